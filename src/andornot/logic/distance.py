@@ -1,0 +1,96 @@
+"""How far representations are from each other, all pairs as one matrix product, or pair by pair.
+
+Each function takes a query `(*q, N, M)` and a gallery `(*g, N, M)` and returns `(*q, *g)`; with `paired=True`
+leading dimensions broadcast against each other instead. Half precision is added up in float32.
+"""
+
+import torch
+from torch import Tensor
+
+from .representation import PROBABILITY_FLOOR, Representation, check_same_features, wide_dtype
+
+
+def cross_entropy(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
+    """The paper's distance: `-1/N Σ q·log g`, the query in the target's place. Eq. (cross-entropy).
+
+    Probabilities of the gallery below 1e-12 count as 1e-12, so it is finite: at most 27.7.
+
+    >>> q = Representation([[[0.5, 0.5]]])                       # (1, 1, 2)
+    >>> g = Representation([[[0.5, 0.5]], [[0.9, 0.1]]])         # (2, 1, 2)
+    >>> cross_entropy(q, g)                                      # (1, 2)
+    tensor([[0.6931, 1.2040]])
+    """
+    check_same_features([query, gallery], broadcast=paired)
+    # The factor goes to the query, the smaller side: the product then needs no second pass.
+    weights = _wide(query).probs * (-1 / query.num_features)
+    return _inner_products(weights.flatten(-2), gallery.log_probs.flatten(-2), paired)
+
+
+def degree_distance(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
+    """`1 - cosine` of the possession degrees: from 0 (same proportions) to 1 (no feature in common).
+
+    A representation without any feature is at distance 1 from everything.
+
+    >>> a = Representation([[0.0, 1.0], [1.0, 0.0]])
+    >>> degree_distance(a, ~a)
+    tensor(1.)
+    """
+    check_same_features([query, gallery], broadcast=paired)
+    return 1 - _inner_products(_direction(query), _direction(gallery), paired)
+
+
+def containment(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
+    """How far a picture has at least the query's features: the mean truth of `implication(query, picture)`.
+
+    From 0 to 1, and here more is nearer. Expectation is linear in both, so it is an inner product as well.
+
+    >>> a, b = Representation([[0.0, 1.0], [1.0, 0.0]]), Representation([[0.0, 1.0], [0.0, 1.0]])
+    >>> containment(a, b), containment(b, a)
+    (tensor(1.), tensor(0.5000))
+    """
+    check_same_features([query, gallery], broadcast=paired)
+    probs = _wide(query).probs
+    values = torch.linspace(0, 1, query.num_values, device=probs.device, dtype=probs.dtype)
+    # E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the picture.
+    up_to = probs.cumsum(-1)
+    beyond = torch.nn.functional.pad(probs[..., 1:].flip(-1).cumsum(-1).flip(-1), (0, 1))
+    weights = (up_to + values * beyond) / query.num_features
+    return _inner_products(weights.flatten(-2), _wide(gallery).probs.flatten(-2), paired)
+
+
+def expected_bce(prediction: Representation, target: Representation) -> Tensor:
+    """Binary cross-entropy of the possession degrees, mean over the N features, pair by pair. Sec. IV-D.
+
+    Unlike `cross_entropy` it grows with the distance between the truth values.
+
+    >>> z = Representation([[0.8, 0.1, 0.1]])
+    >>> near, far = Representation([[0.1, 0.8, 0.1]]), Representation([[0.1, 0.1, 0.8]])
+    >>> cross_entropy(z, near) == cross_entropy(z, far)
+    tensor(True)
+    >>> expected_bce(near, z), expected_bce(far, z)
+    (tensor(0.6931), tensor(1.6369))
+    """
+    check_same_features([prediction, target])
+    prediction, target = _wide(prediction), _wide(target)
+    # 1 - E[A] as the degree of ~A: no rounding of a subtraction where E[A] is near 1.
+    log_has, log_lacks = (p.degrees.clamp(min=PROBABILITY_FLOOR).log() for p in (prediction, ~prediction))
+    return -(target.degrees * log_has + (~target).degrees * log_lacks).mean(-1)
+
+
+def _wide(representation: Representation) -> Representation:
+    """Itself, or a float32 copy of half precision."""
+    dtype = wide_dtype(representation.dtype)
+    return representation if representation.dtype == dtype else representation.to(dtype)
+
+
+def _direction(representation: Representation) -> Tensor:
+    return torch.nn.functional.normalize(_wide(representation).degrees, dim=-1)
+
+
+def _inner_products(query: Tensor, gallery: Tensor, paired: bool) -> Tensor:
+    dtype = torch.promote_types(query.dtype, gallery.dtype)
+    query, gallery = query.to(dtype), gallery.to(dtype)
+    if paired:
+        return (query * gallery).sum(-1)
+    flat = query.reshape(-1, query.shape[-1]) @ gallery.reshape(-1, gallery.shape[-1]).T
+    return flat.reshape(query.shape[:-1] + gallery.shape[:-1])

@@ -1,0 +1,186 @@
+"""`Formula`: a query such as `(a | b) & ~c`, read once, evaluated on any representations."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from torch import Tensor
+
+from . import exact, godel, parser
+from . import program as p
+from .operators import Logic, get_logic
+from .parser import FormulaError
+from .program import Node, Program
+from .representation import Representation, check_same_features, combine, common_shape
+
+SEMANTICS: Final = ("exact", "independent")
+MAX_REPEATED_NAMES: Final = 10
+
+_OR_LEVEL, _AND_LEVEL, _NOT_LEVEL, _ATOM_LEVEL = range(1, 5)
+
+
+class Formula:
+    """A formula over names of pictures: `|`, `&`, `~`, `-`, words `or and not`, `at_least(k, …)`, "quoted names".
+
+    >>> f = Formula("(a or b) and not c")
+    >>> str(f), f.names
+    ('(a | b) & ~c', ('a', 'b', 'c'))
+    >>> a, b, c = Representation([[[0.9, 0.1]], [[0.2, 0.8]], [[0.5, 0.5]]])
+    >>> f.evaluate({"a": a, "b": b, "c": c}).degrees
+    tensor([0.4100])
+    """
+
+    def __init__(self, text: str) -> None:
+        """Raises a FormulaError with a caret under the spot if `text` is no formula."""
+        if not isinstance(text, str):
+            raise TypeError(f"a formula is a text, got {type(text).__name__}")
+        self._text = text
+        self._program, self._names, self._positions = parser.parse(text)
+        self._repeated = tuple(name for name, count in p.mentions(self._program).items() if count > 1)
+
+    @property
+    def text(self) -> str:
+        """The formula as it was written."""
+        return self._text
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the formula, in the order of their first mention."""
+        return tuple(self._names)
+
+    def evaluate(
+        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str = "godel"
+    ) -> Representation:
+        """The representation of the formula, given that of each name; leading dimensions broadcast.
+
+        `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
+        `"independent"` is the paper's: each mention is a fresh variable with the same distribution. They differ only if
+        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz" or "product".
+        """
+        chosen = get_logic(logic)
+        if semantics not in SEMANTICS:
+            raise ValueError(f'unknown semantics "{semantics}", there are {", ".join(SEMANTICS)}')
+        for name in self._names:
+            if name not in values:
+                raise self.unknown_name(name, values)
+        operands = [values[name] for name in self._names]
+        check_same_features(operands)
+        shape = common_shape(operands)
+        is_exact = semantics == "exact" and bool(self._repeated)
+        if is_exact:
+            self._check_exact(logic)
+
+        def kernel(*probs: Tensor) -> Tensor:
+            named = dict(zip(self._names, probs, strict=True))
+            if is_exact:
+                # A name that the laws remove from the formula still has a say in the shape of the result.
+                return exact.evaluate(self._program, named).expand(shape)
+            return self._evaluate_independent(named, chosen)
+
+        return combine(kernel, *operands)
+
+    def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
+        """The error for a name that stands for nothing, with what may have been meant."""
+        start = self._names[name]
+        before, after = self._text[:start].rstrip(), self._text[start + len(name) :].lstrip()
+        if name.startswith("/") and self._text[:start].endswith("~"):
+            hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
+        elif "-" in name and parser.is_bare(name):
+            hint = f'a "-" without spaces is part of a name; the difference is "{name.replace("-", " - ", 1)}"'
+        elif nearest := get_close_matches(name, map(str, known), n=3):
+            hint = "did you mean " + ", ".join(f'"{n}"' for n in nearest) + "?"
+        elif before.endswith("-") or after.startswith("-"):
+            hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
+        else:
+            hint = ""
+        return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._text, start)
+
+    def _check_exact(self, logic: str) -> None:
+        again = f'"{self._repeated[0]}" occurs more than once'
+        if logic != "godel":
+            message = f'semantics="exact" is Gödel\'s alone, and {again}; use semantics="independent"'
+            raise FormulaError(message, self._text, self._names[self._repeated[0]])
+        if len(self._repeated) > MAX_REPEATED_NAMES:
+            message = (
+                f"{len(self._repeated)} names occur more than once, more than the {MAX_REPEATED_NAMES} that "
+                'semantics="exact" can take; use semantics="independent"'
+            )
+            raise FormulaError(message, self._text, self._names[self._repeated[MAX_REPEATED_NAMES]])
+
+    def _evaluate_independent(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
+        results: list[Tensor] = []
+        for index, node in enumerate(self._program):
+            operands = [results[a] for a in node.args]
+            if node.op == p.NAME:
+                result = probs[str(node.value)]
+            elif node.op == p.NOT:
+                result = godel.negation(operands[0])
+            elif node.op == p.OR:
+                result = logic.disjunction(*operands)
+            elif node.op == p.AND:
+                result = logic.conjunction(*operands)
+            elif node.op == p.MINUS:
+                result = logic.conjunction(operands[0], godel.negation(operands[1]))
+            else:
+                try:
+                    result = logic.at_least(int(node.value), operands)
+                except ValueError as error:
+                    raise FormulaError(str(error), self._text, self._positions[index]) from None
+            results.append(result)
+        return results[-1]
+
+    def __str__(self) -> str:
+        """The shortest usual way to write it; it parses to an equal formula."""
+        text = _written(self._program, roomy=True)
+        # A formula typed without spaces may outgrow the limit when they are added.
+        return text if len(text) <= parser.MAX_CHARACTERS else _written(self._program, roomy=False)
+
+    def __repr__(self) -> str:
+        return f"Formula({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same tree, however written."""
+        return self._program == other._program if isinstance(other, Formula) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._program)
+
+
+def _written(program: Program, *, roomy: bool) -> str:
+    """The text of a program with no needless bracket, with or without spaces around operators."""
+    written: list[tuple[str, int]] = []
+    for node in program:
+        written.append(_write_node(node, [written[a] for a in node.args], " " if roomy else ""))
+    return written[-1][0]
+
+
+def _write_node(node: Node, operands: list[tuple[str, int]], space: str) -> tuple[str, int]:
+    if node.op == p.NAME:
+        return _write_name(str(node.value)), _ATOM_LEVEL
+    if node.op == p.NOT:
+        return "~" + _bracketed(operands[0], _NOT_LEVEL), _NOT_LEVEL
+    if node.op == p.AT_LEAST:
+        return (
+            f"at_least({f',{space}'.join([str(node.value), *(text for text, _ in operands)])})",
+            _ATOM_LEVEL,
+        )
+    level = _OR_LEVEL if node.op == p.OR else _AND_LEVEL
+    left, right = _bracketed(operands[0], level), _bracketed(operands[1], level + 1)
+    if node.op == p.MINUS:
+        glued = not space and (left[-1] in ')"' or right[0] in '("~')
+        sign = "-" if glued else f" -{space}"
+    else:
+        sign = space + ("|" if node.op == p.OR else "&") + space
+    return left + sign + right, level
+
+
+def _bracketed(operand: tuple[str, int], level: int) -> str:
+    text, own_level = operand
+    return text if own_level >= level else f"({text})"
+
+
+def _write_name(name: str) -> str:
+    if parser.is_bare(name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

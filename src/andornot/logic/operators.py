@@ -1,0 +1,93 @@
+"""Operators on representations with a name: any number of operands, other logics, the rest of Gödel's family."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final, Protocol
+
+from torch import Tensor
+
+from . import godel, lukasiewicz, product
+from .representation import Representation, combine
+
+
+class Logic(Protocol):
+    """What a many-valued logic defines on distributions; NOT is 1 - A in all of them."""
+
+    def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
+        """P(A OR B)."""
+
+    def conjunction(self, a: Tensor, b: Tensor) -> Tensor:
+        """P(A AND B)."""
+
+    def at_least(self, k: int, operands: list[Tensor]) -> Tensor:
+        """P(at least k of the operands)."""
+
+
+LOGICS: Final[dict[str, Logic]] = {"godel": godel, "lukasiewicz": lukasiewicz, "product": product}
+
+
+def get_logic(name: str) -> Logic:
+    """The logic of that name, or a ValueError that lists the names there are."""
+    if name not in LOGICS:
+        nearest = get_close_matches(str(name), LOGICS, n=1)
+        hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
+        raise ValueError(f'unknown logic "{name}", there are {", ".join(LOGICS)}{hint}')
+    return LOGICS[name]
+
+
+def any_of(representations: Iterable[Representation], logic: str = "godel") -> Representation:
+    """OR of any number of representations: the features that any of them has.
+
+    >>> crisp = Representation([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])   # three pictures, one feature
+    >>> any_of(crisp).degrees
+    tensor([1.])
+    """
+    return at_least(1, representations, logic)
+
+
+def all_of(representations: Iterable[Representation], logic: str = "godel") -> Representation:
+    """AND of any number of representations: the features that all of them share."""
+    operands = list(representations)
+    return at_least(len(operands), operands, logic)
+
+
+def at_least(k: int, representations: Iterable[Representation], logic: str = "godel") -> Representation:
+    """The features that at least k of the representations have: the k-th largest truth value in Gödel logic.
+
+    In Łukasiewicz logic it is `A_1 + … + A_n - (k - 1)`, cut to [0, 1]. In every logic k = 1 is OR and k = n is
+    AND; product logic knows only these two.
+
+    >>> a, b, c = Representation([[[0.0, 1.0]], [[0.5, 0.5]], [[1.0, 0.0]]])
+    >>> at_least(2, [a, b, c]).degrees
+    tensor([0.5000])
+    """
+    chosen = get_logic(logic)
+    operands = list(representations)
+    if not operands:
+        raise ValueError("nothing to combine: give at least one representation")
+    if not 1 <= k <= len(operands):
+        raise ValueError(f"at_least({k}, …) of {len(operands)} representations: k goes from 1 to {len(operands)}")
+    return combine(lambda *probs: chosen.at_least(k, list(probs)), *operands)
+
+
+def implication(a: Representation, b: Representation) -> Representation:
+    """Gödel's `a → b`: 1 where A ≤ B, else B. Read: "what a has, b has too"."""
+    return combine(godel.implication, a, b)
+
+
+def coimplication(a: Representation, b: Representation) -> Representation:
+    """The dual of `implication`: 0 where A ≥ B, else B. Read: "what b has beyond a"."""
+    return combine(godel.coimplication, a, b)
+
+
+def difference(a: Representation, b: Representation) -> Representation:
+    """Gödel's difference: A where A > B, else 0; the least x with `a ≤ b | x`. It is `coimplication(b, a)`.
+
+    Unlike `a - b` it does not weaken what a has more of than b.
+    """
+    return combine(godel.difference, a, b)
+
+
+def godel_not(a: Representation) -> Representation:
+    """Gödel's own negation: 1 where A = 0, else 0. Unlike `~a`, its result is crisp, and twice is not once."""
+    return combine(godel.strict_negation, a)

@@ -1,0 +1,67 @@
+"""A formula as a program: its nodes in the order of evaluation, equal subformulas once, the root last.
+
+A flat list needs no recursion, however long or deep the formula is.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+NAME: Final = "name"
+NOT: Final = "not"
+AND: Final = "and"
+OR: Final = "or"
+MINUS: Final = "minus"
+AT_LEAST: Final = "at_least"
+CONSTANT: Final = "constant"
+
+
+class Node(NamedTuple):
+    """One operation; `args` are the positions of its operands in the program.
+
+    `value` is the name of a NAME, the k of an AT_LEAST, the state of a CONSTANT.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    value: str | int = 0
+
+
+Program = tuple[Node, ...]
+
+
+class Builder:
+    """Collects nodes; a node that is there already is used again."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._position: dict[Node, int] = {}
+
+    def add(self, op: str, args: Iterable[int] = (), value: str | int = 0) -> int:
+        """The position of that node, added if it is new."""
+        node = Node(op, tuple(args), value)
+        if node not in self._position:
+            self._position[node] = len(self.nodes)
+            self.nodes.append(node)
+        return self._position[node]
+
+    def program(self, root: int) -> Program:
+        """The nodes that `root` needs, root last."""
+        needed = {root}
+        for position in range(root, -1, -1):
+            if position in needed:
+                needed.update(self.nodes[position].args)
+        kept = sorted(needed)
+        moved = {old: new for new, old in enumerate(kept)}
+        return tuple(
+            node._replace(args=tuple(moved[a] for a in node.args)) for node in (self.nodes[old] for old in kept)
+        )
+
+
+def mentions(program: Program) -> dict[str, int]:
+    """How often the formula, written out, mentions each name."""
+    counts = [0] * len(program)
+    counts[-1] = 1
+    for position in range(len(program) - 1, -1, -1):
+        for arg in program[position].args:
+            counts[arg] += counts[position]
+    return {str(n.value): count for n, count in zip(program, counts, strict=True) if n.op == NAME}
