@@ -1,0 +1,271 @@
+"""What formulas mean: both semantics against enumeration, and the laws that hold and fail."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from formulas import NAMES, formulas
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import TRUTH_FUNCTIONS, exact_distribution, independent_distribution, random_representation
+
+import andornot as aon
+from andornot import Formula, FormulaError, Representation
+
+
+def named(seed: int, n: int = 3, m: int = 5, names=NAMES, batch=()) -> dict[str, Representation]:
+    generator = np.random.default_rng(seed)
+    return {name: random_representation(generator, n, m, batch) for name in names}
+
+
+seeds, sizes = st.integers(0, 2**32), st.integers(2, 9)
+
+
+@settings(max_examples=150)
+@given(text=formulas(), seed=seeds, m=sizes)
+def test_exact_agrees_with_the_enumeration_of_all_outcomes(text, seed, m):
+    formula, values = Formula(text), named(seed, m=m)
+    result = formula.evaluate(values)
+    np.testing.assert_allclose(result.probs, exact_distribution(formula, values), atol=1e-10, rtol=0)
+    Representation(result.probs)
+
+
+@settings(max_examples=100)
+@given(text=formulas(leaves=8), seed=seeds, m=st.integers(2, 6))
+def test_independent_agrees_with_the_enumeration_operator_by_operator(text, seed, m):
+    formula, values = Formula(text), named(seed, n=2, m=m)
+    result = formula.evaluate(values, semantics="independent")
+    np.testing.assert_allclose(result.probs, independent_distribution(formula, values, "godel"), atol=1e-10, rtol=0)
+    Representation(result.probs)
+
+
+@pytest.mark.parametrize("logic", ["lukasiewicz", "product"])
+@settings(max_examples=40)
+@given(data=st.data(), seed=seeds, m=st.integers(2, 6))
+def test_other_logics_agree_with_the_enumeration_operator_by_operator(logic, data, seed, m):
+    formula = Formula(data.draw(formulas(counting=logic == "lukasiewicz", leaves=8)))
+    values = named(seed, n=2, m=m)
+    result = formula.evaluate(values, semantics="independent", logic=logic)
+    np.testing.assert_allclose(result.probs, independent_distribution(formula, values, logic), atol=1e-10, rtol=0)
+
+
+LAWS = {
+    "commutative or": ("a | b", "b | a"),
+    "commutative and": ("a & b", "b & a"),
+    "associative or": ("a | (b | c)", "(a | b) | c"),
+    "associative and": ("a & (b & c)", "(a & b) & c"),
+    "distributive and": ("a & (b | c)", "(a & b) | (a & c)"),
+    "distributive or": ("a | (b & c)", "(a | b) & (a | c)"),
+    "absorption or": ("a | (a & b)", "a"),
+    "absorption and": ("a & (a | b)", "a"),
+    "idempotent or": ("a | a", "a"),
+    "idempotent and": ("a & a", "a"),
+    "De Morgan or": ("~(a | b)", "~a & ~b"),
+    "De Morgan and": ("~(a & b)", "~a | ~b"),
+    "double negation": ("~~a", "a"),
+    "difference": ("a - b", "a & ~b"),
+    "one of three": ("at_least(1, a, b, c)", "a | b | c"),
+    "all of three": ("at_least(3, a, b, c)", "a & b & c"),
+    "two of three": ("at_least(2, a, b, c)", "(a & b) | (a & c) | (b & c)"),
+    "two of three, by median": ("at_least(2, a, b, c)", "(a | b) & (a | c) & (b | c)"),
+    "twice the same": ("at_least(2, a, a, b)", "a"),
+    "Kleene": ("(a & ~a) | (b | ~b)", "b | ~b"),
+}
+# These name a picture twice on one side, and then a second, independent copy of it changes the result.
+FAIL_WHEN_INDEPENDENT = {
+    "distributive and",
+    "distributive or",
+    "absorption or",
+    "absorption and",
+    "idempotent or",
+    "idempotent and",
+    "two of three",
+    "two of three, by median",
+    "twice the same",
+    "Kleene",
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@given(seed=seeds, m=sizes)
+def test_laws_of_a_lattice_with_negation_hold_for_exact(law, seed, m):
+    left, right = (Formula(text).evaluate(named(seed, m=m)) for text in LAWS[law])
+    assert left.isclose(right, 1e-12)
+
+
+@pytest.mark.parametrize("law", sorted(LAWS.keys() - FAIL_WHEN_INDEPENDENT))
+@given(seed=seeds, m=sizes)
+def test_laws_without_a_repeated_name_hold_for_independent_too(law, seed, m):
+    left, right = (Formula(text).evaluate(named(seed, m=m), "independent") for text in LAWS[law])
+    assert left.isclose(right, 1e-12)
+
+
+@pytest.mark.parametrize("law", sorted(FAIL_WHEN_INDEPENDENT))
+def test_laws_with_a_repeated_name_fail_for_independent(law):
+    some = Representation([[0.7, 0.3]])
+    left, right = (Formula(t).evaluate({n: some for n in "abc"}, "independent") for t in LAWS[law])
+    assert not left.isclose(right, 0.01)
+
+
+@pytest.mark.parametrize("semantics", ["exact", "independent"])
+def test_bounds_are_neutral_and_absorbing(semantics):
+    values = named(0) | {
+        "nothing": Representation(torch.tensor([1.0, 0, 0, 0, 0], dtype=torch.float64).expand(3, 5)),
+        "everything": Representation(torch.tensor([0, 0, 0, 0, 1.0], dtype=torch.float64).expand(3, 5)),
+    }
+    for text, expected in {
+        "a | nothing": "a",
+        "a & everything": "a",
+        "a & nothing": "nothing",
+        "a | everything": "everything",
+        "~nothing": "everything",
+    }.items():
+        assert Formula(text).evaluate(values, semantics).isclose(values[expected], 1e-12)
+
+
+@given(seed=seeds, m=sizes)
+def test_kleene_a_and_not_a_is_never_more_than_b_or_not_b_as_stochastic_order(seed, m):
+    values = named(seed, m=m)
+    low, high = (Formula(text).evaluate(values).probs.cumsum(-1) for text in ("a & ~a", "b | ~b"))
+    assert (low - high >= -1e-12).all()
+
+
+def test_a_picture_and_its_opposite_are_not_nothing():
+    """Many-valued logic has no excluded middle: where a feature is half there, `a & ~a` is half there too."""
+    half = Representation([[0.0, 1.0, 0.0]])
+    assert Formula("a & ~a").evaluate({"a": half}).degrees.item() == 0.5
+
+
+@given(text=formulas(), seed=seeds)
+def test_crisp_pictures_make_both_semantics_the_same(text, seed):
+    generator = np.random.default_rng(seed)
+    values = {n: Representation(torch.eye(4)[torch.from_numpy(generator.integers(0, 4, 3))]) for n in NAMES}
+    formula = Formula(text)
+    assert formula.evaluate(values).isclose(formula.evaluate(values, "independent"), 1e-6)
+
+
+@given(seed=seeds)
+def test_formulas_that_name_each_picture_once_mean_the_same_in_both(seed):
+    formula, values = Formula("at_least(2, a | b, ~c, d)"), named(seed)
+    assert formula.evaluate(values) == formula.evaluate(values, "independent")
+
+
+@given(seed=seeds)
+def test_operators_in_python_and_formulas_agree(seed):
+    a, b, c, _ = (values := named(seed)).values()
+    for text, result in {
+        "(a | b) & ~c": (a | b) & ~c,
+        "a - b": a - b,
+        "a & (~b | (c & b))": a.without(b, keep=c),
+        "at_least(2, a, b, c)": aon.at_least(2, [a, b, c]),
+    }.items():
+        assert Formula(text).evaluate(values, "independent").isclose(result, 1e-15)
+
+
+@pytest.mark.parametrize("semantics", ["exact", "independent"])
+@pytest.mark.parametrize("text", ["a & (b | a)", "~a - b", "at_least(2, a, b, a)", "(a | ~a) & b"])
+def test_batches_are_evaluated_as_if_one_by_one(text, semantics):
+    many, few = named(0, batch=(4, 1))["a"], named(1, batch=(5,))["b"]
+    together = Formula(text).evaluate({"a": many, "b": few}, semantics)
+    assert together.batch_shape == (4, 5)
+    for i in range(4):
+        for j in range(5):
+            single = Formula(text).evaluate({"a": many[i, 0], "b": few[j]}, semantics)
+            assert together[i, j].isclose(single, 1e-14)
+
+
+def test_a_name_that_the_laws_remove_still_shapes_the_result():
+    values = {"a": named(0)["a"], "b": named(1, batch=(5,))["b"]}
+    assert Formula("a & a | a & a & (b | ~b) & a").evaluate(values).batch_shape == (5,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_exact_keeps_the_dtype_and_rounds_once(dtype):
+    formula, values = Formula("(a | b) & (a | c) & ~(b & a)"), named(3)
+    single = {name: Representation(r.probs.to(dtype)) for name, r in values.items()}
+    result = formula.evaluate(single)
+    assert result.dtype == dtype
+    double = formula.evaluate({name: r.to(torch.float64) for name, r in single.items()})
+    assert result.isclose(double, 4 * torch.finfo(dtype).eps)
+    Representation(result.probs)
+
+
+@pytest.mark.parametrize("text", ["a & (b | a)", "at_least(2, a, b, ~a)"])
+def test_gradients_flow_through_exact(text):
+    logits = torch.randn(2, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+
+    def result(logits):
+        a, b = Representation.from_logits(logits)
+        return Formula(text).evaluate({"a": a, "b": b}).probs
+
+    assert torch.autograd.gradcheck(result, logits)
+
+
+def test_ten_repeated_names_are_fine_and_eleven_are_told():
+    def over(count: int) -> tuple[Formula, dict[str, Representation]]:
+        names = [f"n{i}" for i in range(count)]
+        pairs = [f"({x} & ~{y} | {y})" for x, y in zip(names, names[1:] + names[:1], strict=True)]
+        return Formula(" & ".join(pairs)), named(0, n=1, m=3, names=names)
+
+    ten, values = over(10)
+    np.testing.assert_allclose(ten.evaluate(values).probs, exact_distribution(ten, values), atol=1e-10)
+    eleven, values = over(11)
+    with pytest.raises(FormulaError, match='11 names occur more than once.*semantics="independent"'):
+        eleven.evaluate(values)
+    eleven.evaluate(values, semantics="independent")
+
+
+def test_exact_with_another_logic_is_fine_until_a_name_repeats():
+    values = named(0)
+    for logic in TRUTH_FUNCTIONS:
+        Formula("a & ~b").evaluate(values, logic=logic)
+    with pytest.raises(FormulaError, match='"exact" is Gödel\'s alone, and "a" occurs more than once') as caught:
+        Formula("b & a - a").evaluate(values, logic="product")
+    assert caught.value.position == 4
+
+
+def test_two_of_three_in_product_logic_points_at_the_spot():
+    with pytest.raises(FormulaError, match="not defined in product logic") as caught:
+        Formula("a & at_least(2, a, b, c)").evaluate(named(0), "independent", "product")
+    assert caught.value.position == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "hint"),
+    [
+        ("a & bech.jpg", ["a", "beach.jpg"], 'unknown name "bech.jpg"; did you mean "beach.jpg"?'),
+        ("a-b", ["a", "b"], 'a "-" without spaces is part of a name; the difference is "a - b"'),
+        ("img - 1.jpg", ["img-1.jpg"], 'a "-" with a space beside it is the difference; .* in quotes'),
+        ("a & ~/pics/b.jpg", ["a"], '"~" is NOT here; if "~/pics/b.jpg" is one name, put it in quotes'),
+        ("a | zebra", ["a"], 'unknown name "zebra"$'),
+    ],
+)
+def test_an_unknown_name_comes_with_what_may_have_been_meant(text, known, hint):
+    values = {name: Representation([[0.5, 0.5]]) for name in known}
+    with pytest.raises(FormulaError) as caught:
+        Formula(text).evaluate(values)
+    assert re.search(hint, caught.value.message)
+
+
+def test_operands_that_do_not_fit_are_told():
+    a, b = Representation([[0.5, 0.5]]), Representation([[0.5, 0.25, 0.25]])
+    with pytest.raises(ValueError, match="only those of one model"):
+        Formula("a & b").evaluate({"a": a, "b": b})
+    with pytest.raises(TypeError, match="expected a Representation, got list"):
+        Formula("a & b").evaluate({"a": a, "b": [[0.5, 0.5]]})
+    with pytest.raises(ValueError, match='unknown semantics "fast", there are exact, independent'):
+        Formula("a").evaluate({"a": a}, semantics="fast")
+    with pytest.raises(ValueError, match="unknown logic"):
+        Formula("a").evaluate({"a": a}, logic="boole")
+
+
+def test_a_long_formula_with_ten_repeated_names_ends():
+    """The worst that the limits let in: 10,000 characters over ten names."""
+    generator = np.random.default_rng(0)
+    names = list("abcdefghij")
+    parts = [f"({'&'.join(generator.choice(names, 3))})" for _ in range(1_100)]
+    text = "|".join(part.replace("(", "~(") if i % 3 else part for i, part in enumerate(parts))[:9_990]
+    text = text[: text.rindex("|")]
+    formula, values = Formula(text), named(0, n=2, m=3, names=names)
+    np.testing.assert_allclose(formula.evaluate(values).probs, exact_distribution(formula, values), atol=1e-10)

@@ -1,0 +1,77 @@
+"""Dependencies point one way, and importing the package stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import andornot
+
+ROOT = Path(andornot.__file__).parent
+# What each part may import from the others. `data` stands beside `logic`; nobody imports `web` or `cli`.
+MAY_USE = {
+    "version": set(),
+    "logic": set(),
+    "data": set(),
+    "ssl": {"logic", "data"},
+    "model": {"logic", "data", "ssl", "version"},
+    "evaluate": {"logic", "data", "ssl", "model", "version"},
+    "gallery": {"logic", "data", "ssl", "model", "version"},
+    "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
+    "cli": {"logic", "data", "ssl", "model", "evaluate", "gallery", "web", "version"},
+    "__main__": {"cli"},
+}
+
+
+def parts_imported(file: Path) -> set[str]:
+    """The parts of andornot that a module imports, anywhere in it."""
+    package = ("andornot", *file.relative_to(ROOT).parent.parts)
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            targets = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = [*base, *(node.module or "").split(".")] if node.module else list(base)
+            targets = [[*module, alias.name] for alias in node.names]
+        else:
+            continue
+        found |= {target[1] for target in targets if target[0] == "andornot" and len(target) > 1}
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.rglob("*.py")), ids=lambda f: str(f.relative_to(ROOT)))
+def test_imports_point_downward(file):
+    part = file.relative_to(ROOT).parts[0].removesuffix(".py")
+    if part == "__init__":
+        return
+    assert part in MAY_USE, f"{part} is a new part: say in MAY_USE what it may use"
+    assert parts_imported(file) <= MAY_USE[part] | {part}
+
+
+def test_the_rule_sees_every_way_to_import(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "logic").mkdir()
+    file = tmp_path / "logic" / "x.py"
+    file.write_text(
+        "import andornot.web.app\nfrom andornot import model\nfrom andornot.ssl import views\n"
+        "from ..data import x\nfrom .. import gallery\nfrom . import formula\nimport torch\n"
+    )
+    assert parts_imported(file) == {"web", "model", "ssl", "data", "gallery", "logic"}
+
+
+def test_importing_andornot_loads_nothing_heavy_but_torch():
+    code = (
+        "import torch, sys, time; before = set(sys.modules); start = time.perf_counter(); import andornot;"
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"matplotlib", "PIL", "lightning", "faiss", "fastapi", "sklearn", "pandas", "scipy", "kornia", "tqdm"}
+    assert "andornot" in loaded
+    assert not heavy & set(loaded)
+
+
+def test_every_public_name_is_there():
+    assert all(hasattr(andornot, name) for name in andornot.__all__)
