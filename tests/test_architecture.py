@@ -20,7 +20,8 @@ MAY_USE = {
     "evaluate": {"logic", "data", "ssl", "model", "version"},
     "gallery": {"logic", "data", "ssl", "model", "version"},
     "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
-    "cli": {"logic", "data", "ssl", "model", "evaluate", "gallery", "web", "version"},
+    "demo": {"logic", "data", "ssl", "model", "evaluate", "gallery"},
+    "cli": {"demo", "logic", "data", "ssl", "model", "evaluate", "gallery", "web", "version"},
     "__main__": {"cli"},
 }
 

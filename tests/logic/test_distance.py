@@ -92,7 +92,9 @@ def test_crisp_and_empty_pictures_give_finite_distances(distance):
 
 @pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.expected_bce])
 def test_gradients_flow(distance):
-    logits = torch.randn(2, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    logits = torch.randn(
+        2, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True
+    )
     assert torch.autograd.gradcheck(lambda x: distance(*Representation.from_logits(x)), logits)
 
 

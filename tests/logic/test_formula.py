@@ -231,11 +231,13 @@ def _read(text: str) -> None:
     try:
         formula = Formula(text)
     except FormulaError as error:
-        assert 0 <= error.position <= len(text)
-        assert error.message
-        return
-    assert Formula(str(formula)) == formula
-    assert str(Formula(str(formula))) == str(formula)
+        spot, message = error.position, error.message
+    else:
+        spot, message = 0, "none"
+        assert Formula(str(formula)) == formula
+        assert str(Formula(str(formula))) == str(formula)
+    assert 0 <= spot <= len(text)
+    assert message
 
 
 @settings(max_examples=200)

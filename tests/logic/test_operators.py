@@ -170,6 +170,22 @@ def test_tiny_probabilities_are_right_relative_to_themselves_in_float32(operator
     assert relative.max() < 1e-5
 
 
+def test_accuracy_does_not_depend_on_settings_for_fast_products():
+    weights = 10.0 ** torch.empty(200, 8, dtype=torch.float64).uniform_(-12, 0)
+    a = Representation((weights / weights.sum(-1, keepdim=True)).float())
+    expected = (a | a).probs, (a & a).probs
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        results = (a | a).probs, (a & a).probs
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with torch.autocast("cpu", torch.bfloat16):
+        results_in_autocast = (a | a).probs, (a & a).probs
+    for got in (results, results_in_autocast):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_results_keep_the_dtype_and_stay_valid(dtype):
     logits = torch.randn(3, 4, 16, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
@@ -251,21 +267,22 @@ def test_a_single_operand_is_itself():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a, b: aon.any_of([]), "at least one representation"),
-        (lambda a, b: aon.at_least(3, [a, a]), "k goes from 1 to 2"),
-        (lambda a, b: aon.at_least(0, [a, a]), "k goes from 1 to 2"),
-        (lambda a, b: aon.any_of([a, a], logic="goedel"), 'unknown logic "goedel".*did you mean "godel"'),
-        (lambda a, b: a | b, "N=1, M=2 and N=2, M=2; only those of one model"),
-        (lambda a, b: a[None][[0, 0]] | a[None][[0, 0, 0]], r"do not broadcast: \(2,\), \(3,\)"),
+        (lambda a: aon.any_of([a][:0]), "at least one representation"),
+        (lambda a: aon.at_least(3, [a, a]), "k goes from 1 to 2"),
+        (lambda a: aon.at_least(0, [a, a]), "k goes from 1 to 2"),
+        (lambda a: aon.any_of([a, a], logic="goedel"), r'unknown logic "goedel".*did you mean "godel"'),
+        (lambda a: a | Representation([[0.5, 0.5]] * 2), "N=1, M=2 and N=2, M=2; only those of one model"),
+        (lambda a: a[None][[0, 0]] | a[None][[0, 0, 0]], r"do not broadcast: \(2,\), \(3,\)"),
     ],
 )
 def test_mistakes_are_told_in_one_clear_line(call, message):
-    a, b = Representation([[0.5, 0.5]]), Representation([[0.5, 0.5], [0.5, 0.5]])
     with pytest.raises(ValueError, match=message):
-        call(a, b)
+        call(Representation([[0.5, 0.5]]))
 
 
-@pytest.mark.parametrize("call", [lambda a: a | 1, lambda a: a & a.probs, lambda a: 1 - a, lambda a: aon.any_of([a, 1])])
+@pytest.mark.parametrize(
+    "call", [lambda a: a | 1, lambda a: a & a.probs, lambda a: 1 - a, lambda a: aon.any_of([a, 1])]
+)
 def test_operands_of_another_kind_are_a_type_error(call):
     with pytest.raises(TypeError):
         call(Representation([[0.5, 0.5]]))

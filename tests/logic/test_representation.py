@@ -169,7 +169,7 @@ def test_isclose_allows_for_rounding():
 def test_and_or_not_as_words_are_refused_instead_of_silently_wrong():
     a, b = batch(3, 2), batch(3, 2)
     for mistake in (lambda: a and b, lambda: a or b, lambda: not a, lambda: bool(batch(0, 3, 2))):
-        with pytest.raises(TypeError, match="write &, | and ~"):
+        with pytest.raises(TypeError, match=r"write &, \| and ~"):
             mistake()
 
 

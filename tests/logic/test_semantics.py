@@ -104,7 +104,7 @@ def test_laws_without_a_repeated_name_hold_for_independent_too(law, seed, m):
 @pytest.mark.parametrize("law", sorted(FAIL_WHEN_INDEPENDENT))
 def test_laws_with_a_repeated_name_fail_for_independent(law):
     some = Representation([[0.7, 0.3]])
-    left, right = (Formula(t).evaluate({n: some for n in "abc"}, "independent") for t in LAWS[law])
+    left, right = (Formula(t).evaluate(dict.fromkeys("abc", some), "independent") for t in LAWS[law])
     assert not left.isclose(right, 0.01)
 
 
@@ -211,7 +211,7 @@ def test_ten_repeated_names_are_fine_and_eleven_are_told():
     ten, values = over(10)
     np.testing.assert_allclose(ten.evaluate(values).probs, exact_distribution(ten, values), atol=1e-10)
     eleven, values = over(11)
-    with pytest.raises(FormulaError, match='11 names occur more than once.*semantics="independent"'):
+    with pytest.raises(FormulaError, match=r'11 names occur more than once.*semantics="independent"'):
         eleven.evaluate(values)
     eleven.evaluate(values, semantics="independent")
 

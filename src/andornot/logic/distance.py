@@ -7,6 +7,7 @@ leading dimensions broadcast against each other instead. Half precision is added
 import torch
 from torch import Tensor
 
+from . import tails
 from .representation import PROBABILITY_FLOOR, Representation, check_same_features, wide_dtype
 
 
@@ -52,9 +53,7 @@ def containment(query: Representation, gallery: Representation, *, paired: bool 
     probs = _wide(query).probs
     values = torch.linspace(0, 1, query.num_values, device=probs.device, dtype=probs.dtype)
     # E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the picture.
-    up_to = probs.cumsum(-1)
-    beyond = torch.nn.functional.pad(probs[..., 1:].flip(-1).cumsum(-1).flip(-1), (0, 1))
-    weights = (up_to + values * beyond) / query.num_features
+    weights = (tails.at_most(probs) + values * tails.above(probs)) / query.num_features
     return _inner_products(weights.flatten(-2), _wide(gallery).probs.flatten(-2), paired)
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from . import godel
+from . import godel, tails
 from . import program as p
 from .program import Builder, Program
 
@@ -151,11 +151,11 @@ class _Expansion:
 
 
 def _tails_of(probs: Tensor) -> Tails:
-    return Tails(probs.flip(-1).cumsum(-1).flip(-1)[..., 1:], probs.cumsum(-1)[..., :-1])
+    return Tails(tails.at_least(probs)[..., 1:], tails.below(probs)[..., 1:])
 
 
-def _opposite(tails: Tails) -> Tails:
-    return Tails(tails.miss.flip(-1), tails.reach.flip(-1))
+def _opposite(operand: Tails) -> Tails:
+    return Tails(operand.miss.flip(-1), operand.reach.flip(-1))
 
 
 def _poisson_binomial(k: int, operands: Sequence[Tails]) -> Tails:
@@ -169,12 +169,12 @@ def _poisson_binomial(k: int, operands: Sequence[Tails]) -> Tails:
     return Tails(enough, reduce(torch.add, exactly))
 
 
-def _distribution(tails: Tails) -> Tensor:
+def _distribution(result: Tails) -> Tensor:
     """Probabilities as steps of the tail; of the two tails the smaller one, whose steps are rounded less."""
     pad = torch.nn.functional.pad
     reach, miss = (
-        pad(pad(tails.reach, (1, 0), value=1.0), (0, 1)),
-        pad(pad(tails.miss, (1, 0)), (0, 1), value=1.0),
+        pad(pad(result.reach, (1, 0), value=1.0), (0, 1)),
+        pad(pad(result.miss, (1, 0)), (0, 1), value=1.0),
     )
     steps = torch.where(reach[..., :-1] < miss[..., 1:], -reach.diff(dim=-1), miss.diff(dim=-1)).clamp(min=0)
     return steps / steps.sum(-1, keepdim=True)

@@ -11,6 +11,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from . import tails
+
 
 def negation(a: Tensor) -> Tensor:
     """P(1 - A): the distribution mirrored. Eqs. (p_neg), (not_operation)."""
@@ -22,16 +24,12 @@ def disjunction(a: Tensor, b: Tensor) -> Tensor:
 
     max(A, B) = i when A = i and B ≤ i, or when B = i and A < i.
     """
-    at_most_b = b.cumsum(-1)
-    # The sum is a fresh tensor: writing into it spares two passes over memory.
-    result = at_most_b.mul_(a) if a.shape == b.shape else at_most_b * a
-    result[..., 1:].addcmul_(b[..., 1:], a[..., :-1].cumsum(-1))
-    return result
+    return _one_or_the_other(a, tails.at_most(b), b, tails.below(a))
 
 
 def conjunction(a: Tensor, b: Tensor) -> Tensor:
-    """P(min(A, B)). Eqs. (p_land), (and_operation): by De Morgan, exactly, since NOT only mirrors."""
-    return negation(disjunction(negation(a), negation(b)))
+    """P(min(A, B)). Eqs. (p_land), (and_operation): A = i and B ≥ i, or B = i and A > i."""
+    return _one_or_the_other(a, tails.at_least(b), b, tails.above(a))
 
 
 def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
@@ -47,21 +45,21 @@ def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
         return negation(at_least(count + 1 - k, [negation(p) for p in operands]))
     after = [_nobody(operands[0])]
     for p in reversed(operands[1:]):
-        after.append(count_one_more(after[-1], over=_above(p), under=p.cumsum(-1), limit=k))
+        after.append(count_one_more(after[-1], over=tails.above(p), under=tails.at_most(p), limit=k))
     before = _nobody(operands[0])
     terms = []
     for p, following in zip(operands, reversed(after), strict=True):
         pairs = [before[m] * following[k - 1 - m] for m in range(k) if m < len(before) and k - 1 - m < len(following)]
         if pairs:
             terms.append(p * reduce(torch.add, pairs))
-        before = count_one_more(before, over=p + _above(p), under=_below(p), limit=k)
+        before = count_one_more(before, over=tails.at_least(p), under=tails.below(p), limit=k)
     return reduce(torch.add, terms)
 
 
 def implication(a: Tensor, b: Tensor) -> Tensor:
     """P(A → B), where A → B is 1 if A ≤ B else B: Gödel's residuum of AND."""
-    holds = (b * a.cumsum(-1)).sum(-1, keepdim=True)
-    falls_to_b = b[..., :-1] * _above(a)[..., :-1]
+    holds = (b * tails.at_most(a)).sum(-1, keepdim=True)
+    falls_to_b = b[..., :-1] * tails.above(a)[..., :-1]
     return torch.cat([falls_to_b, holds], dim=-1)
 
 
@@ -80,14 +78,10 @@ def strict_negation(a: Tensor) -> Tensor:
     return torch.cat([a[..., 1:].sum(-1, keepdim=True), torch.zeros_like(a[..., 2:]), a[..., :1]], dim=-1)
 
 
-def _below(p: Tensor) -> Tensor:
-    """P(A < i) for each truth value i."""
-    return torch.nn.functional.pad(p[..., :-1].cumsum(-1), (1, 0))
-
-
-def _above(p: Tensor) -> Tensor:
-    """P(A > i) for each truth value i."""
-    return _below(p.flip(-1)).flip(-1)
+def _one_or_the_other(a: Tensor, b_lets: Tensor, b: Tensor, a_lets: Tensor) -> Tensor:
+    """`a·b_lets + b·a_lets`. `b_lets` is a fresh tensor: writing into it spares two passes over memory."""
+    result = b_lets.mul_(a) if a.shape == b.shape else b_lets * a
+    return result.addcmul_(b, a_lets)
 
 
 def _nobody(like: Tensor) -> list[Tensor]:

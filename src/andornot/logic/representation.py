@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, Final, NoReturn, SupportsIndex
 
@@ -229,7 +230,15 @@ def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Represe
     for operand in operands[1:]:
         dtype = torch.promote_types(dtype, operand.dtype)
     wide = wide_dtype(dtype)
-    return Representation(kernel(*(r.probs.to(wide) for r in operands)).to(dtype), validate=False)
+    with _full_precision(operands[0].device.type):
+        return Representation(kernel(*(r.probs.to(wide) for r in operands)).to(dtype), validate=False)
+
+
+def _full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Where autocast is on, products would be rounded to half precision."""
+    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
 
 
 def common_shape(operands: Sequence[Representation]) -> torch.Size:

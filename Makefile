@@ -1,0 +1,38 @@
+# `make demo` and `make test` set everything up by themselves, in .venv, and are quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+# In CI also the tests that take longer; on a desk the quick ones.
+TESTS ?= $(if $(CI),,-m "not slow")
+
+.PHONY: install demo test check bench clean help
+
+install: $(READY)  ## make the environment in .venv (the default)
+
+demo: $(READY)  ## the main job on embedded data, in demo/
+	@$(BIN)/andornot demo -o demo
+
+test: $(READY)  ## run the tests, the examples in the docs included
+	@$(BIN)/pytest -q -n 2 $(TESTS)
+
+check: $(READY)  ## formatting, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: $(READY)  ## print timings as ratios against a baseline
+	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove the environment and everything made
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*##/\1:/p' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("andornot needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
+	@echo "Installing into $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""What representations are worth: measurements, figures and reports."""
