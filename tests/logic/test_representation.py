@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from andornot import Representation
+from andornot import Representation, cross_entropy
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -193,6 +193,15 @@ def test_log_probs_are_computed_once_unless_gradients_are_wanted():
     for _ in range(2):
         learning.log_probs.sum().backward()
     torch.testing.assert_close(learning.probs.grad, 2 / learning.probs.detach())
+
+
+def test_predictions_learn_even_where_a_probability_is_too_small_for_its_logarithm():
+    logits = torch.tensor([[0.0, 100.0]], requires_grad=True)
+    prediction = Representation.from_logits(logits)
+    assert prediction.probs[0, 0] < 1e-12
+    assert prediction.log_probs[0, 0].item() == -100
+    cross_entropy(Representation([[1.0, 0.0]]), prediction).backward()
+    torch.testing.assert_close(logits.grad, torch.tensor([[-1.0, 1.0]]))
 
 
 def test_copies_and_pickles_are_equal():

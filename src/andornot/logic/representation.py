@@ -48,9 +48,10 @@ class Representation:
             _check_shape(probs)
             _check_values(probs)
         self._probs: Tensor = probs
+        self._unclamped_log_probs: Tensor | None = None
 
     @classmethod
-    def from_logits(cls, logits: Any, temperature: float = 1.0) -> Representation:
+    def from_logits(cls, logits: Any, temperature: float = 1.0, *, validate: bool = True) -> Representation:
         """Softmax over the last dimension of `logits / temperature`, `(..., N, M)`. Eqs. (p_2), (z_2).
 
         >>> Representation.from_logits([[0.0, 0.1]], temperature=0.1).probs
@@ -58,10 +59,16 @@ class Representation:
         """
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0, got {temperature}")
-        logits = _as_floating_tensor(logits)
-        _check_shape(logits)
-        _check_finite(logits)
-        return cls((logits / temperature).softmax(-1), validate=False)
+        if validate:
+            logits = _as_floating_tensor(logits)
+            _check_shape(logits)
+            _check_finite(logits)
+        sharpened = logits / temperature
+        result = cls(sharpened.softmax(-1), validate=False)
+        if sharpened.requires_grad:
+            # Learning needs a gradient also where a probability is too small to take its logarithm.
+            result._unclamped_log_probs = sharpened.to(wide_dtype(sharpened.dtype)).log_softmax(-1)
+        return result
 
     @classmethod
     def stack(cls, representations: Sequence[Representation], dim: int = 0) -> Representation:
@@ -109,11 +116,13 @@ class Representation:
 
     @property
     def log_probs(self) -> Tensor:
-        """Logarithms of the probabilities (not below 1e-12), `(..., N, M)`, float32 or wider.
+        """Logarithms of the probabilities, `(..., N, M)`, float32 or wider; not below log 1e-12.
 
         Kept after the first call, so that a gallery pays for its logarithms once; not kept where gradients
-        are wanted, because a graph serves one backward pass.
+        are wanted, because a graph serves one backward pass. From logits with gradients they have no lower bound.
         """
+        if self._unclamped_log_probs is not None:
+            return self._unclamped_log_probs
         return _log(self._probs) if self._probs.requires_grad else self._constant_log_probs
 
     @property

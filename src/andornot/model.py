@@ -1,0 +1,356 @@
+"""`Model`: the trained thing. A folder with weights and a description in, representations of pictures out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from .data import Pictures
+from .data.decoding import decode, to_tensor
+from .data.resizing import square
+from .logic import Representation
+from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
+from .ssl.calibration import CalibratedHead
+from .ssl.checkpoint import write_atomically, write_tensors
+from .ssl.network import Network
+from .ssl.recipe import Recipe, RecipeError, make_recipe
+from .ssl.training import CHECKPOINT
+from .version import __version__
+
+WEIGHTS: Final = "model.safetensors"
+DESCRIPTION: Final = "model.json"
+FORMAT: Final = 1
+
+# A batch is decoded ahead of the one that is computed.
+_BATCHES_AHEAD: Final = 2
+
+
+class ModelError(ValueError):
+    """A folder that holds no model, a damaged one, or one of a newer version."""
+
+
+class PredictionHead(nn.Module):
+    """Projector, predictor, softmax: pooled features `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
+
+    def __init__(self, network: Network, temperature: float) -> None:
+        super().__init__()
+        self.network, self.temperature = network, temperature
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Probabilities `(B, N, M)`."""
+        return (self.network.project(features).p / self.temperature).softmax(-1)
+
+
+class Model:
+    """A backbone and the head that makes its features a representation.
+
+    `model.encode(images)` takes paths, PIL images, arrays or tensors, one or several:
+
+    >>> from andornot.ssl.recipe import make_recipe
+    >>> recipe = make_recipe({"backbone": "conv5", "num_features": 16, "num_values": 4})
+    >>> model = Model.from_network(new_network(recipe, channels=1), recipe)
+    >>> model.encode(torch.zeros(5, 1, 28, 28))
+    Representation(batch=(5,), N=16, M=4, float32)
+    """
+
+    def __init__(self, backbone: Backbone, head: nn.Module, recipe: Recipe) -> None:
+        self.backbone, self.head, self.recipe = backbone.eval(), head.eval(), recipe
+        self.size = recipe.size or backbone.size
+
+    @classmethod
+    def from_network(cls, network: Network, recipe: Recipe) -> Model:
+        """The model of a trained network."""
+        return cls(network.backbone, PredictionHead(network, recipe.prediction_temperature), recipe)
+
+    @classmethod
+    def calibrated(cls, backbone: Backbone, features: Tensor, recipe: Recipe) -> Model:
+        """A backbone as it is, its channels calibrated on the features `(n, width)` of some pictures."""
+        return cls(
+            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(features), recipe
+        )
+
+    @property
+    def num_features(self) -> int:
+        """N."""
+        return self.backbone.width if self.recipe.regime == "calibrated" else self.recipe.num_features
+
+    @property
+    def num_values(self) -> int:
+        """M."""
+        return self.recipe.num_values
+
+    @property
+    def channels(self) -> int:
+        """1 for a model of grey pictures, 3 for colour."""
+        return self.backbone.channels
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.head.parameters(), next(self.backbone.parameters())).device
+
+    def to(self, device: str | torch.device) -> Model:
+        """Moves the model to a device, and returns it."""
+        self.backbone.to(device)
+        self.head.to(device)
+        self.__dict__.pop("_fast_backbone", None)
+        return self
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.backbone.name}, {self.recipe.regime}, N={self.num_features}, M={self.num_values}, "
+            f"size={self.size}, channels={self.channels})"
+        )
+
+    def encode(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Representation:
+        """The representation of one picture `(N, M)`, or of several `(B, N, M)`.
+
+        A picture is a path, a PIL image, an array `(H, W)` or `(H, W, C)` of bytes, or a tensor `(C, H, W)` of bytes or
+        of floats from 0 to 1; several are a list of those, a tensor `(B, C, H, W)`, or `Pictures`. A file that cannot
+        be read is a BrokenImageError. `progress`: whether to show a bar; by default when it takes long.
+        """
+        return Representation(self._compute(images, self.head, batch_size, progress), validate=False)
+
+    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
+        """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
+        return self._compute(images, nn.Identity(), batch_size, progress)
+
+    @cached_property
+    def _fast_backbone(self) -> Backbone:
+        return optimise_for_inference(self.backbone)
+
+    @torch.no_grad()
+    def _compute(self, images: Any, head: nn.Module, batch_size: int, progress: bool | None) -> Tensor:
+        single, items = _as_items(images)
+        results: list[Tensor] = []
+        disabled = None if progress is None else not progress  # None: only on a terminal
+        with tqdm(total=len(items), desc="encoding", unit=" pictures", delay=2, disable=disabled) as bar:
+            for pictures in self._batches(items, batch_size):
+                results.append(head(self._fast_backbone(pictures.to(self.device))).cpu())
+                bar.update(len(pictures))
+        if not results:
+            nothing = torch.zeros(1, self.channels, self.size, self.size, device=self.device)
+            results.append(head(self._fast_backbone(nothing)).cpu()[:0])
+        return results[0][0] if single else torch.cat(results)
+
+    def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
+        """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
+        if isinstance(items, Pictures):
+            for start in range(0, len(items), batch_size):
+                yield _as_floats(items[start : start + batch_size])
+            return
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            starts = iter(range(0, len(items), batch_size))
+            waiting = []
+            for start in starts:
+                waiting.append([pool.submit(self._prepare, item) for item in items[start : start + batch_size]])
+                if len(waiting) > _BATCHES_AHEAD:
+                    yield torch.stack([future.result() for future in waiting.pop(0)])
+            for batch in waiting:
+                yield torch.stack([future.result() for future in batch])
+
+    def _prepare(self, item: Any) -> Tensor:
+        """One picture `(C, size, size)` from 0 to 1."""
+        if isinstance(item, str | os.PathLike | bytes):
+            image = decode(item, size=self.size, channels=self.channels)
+        elif isinstance(item, Image.Image):
+            image = item.convert("L" if self.channels == 1 else "RGB")
+        else:
+            return self._prepare_pixels(_as_pixels(item))
+        return _as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
+
+    def _prepare_pixels(self, pixels: Tensor) -> Tensor:
+        floats = _as_floats(pixels)
+        if floats.shape[-2:] == (self.size, self.size):
+            return floats
+        if floats.shape[0] not in (1, 3):
+            raise ValueError(f"a picture has 1 or 3 channels, got {floats.shape[0]} in {tuple(floats.shape)}")
+        image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).numpy())
+        return self._prepare(image)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes `model.safetensors` and then `model.json`: a folder with the second is whole."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+        write_tensors(folder / WEIGHTS, self._state())
+        description = {
+            "format": FORMAT,
+            "backbone": self.backbone.config,
+            "num_features": self.num_features,
+            "num_values": self.num_values,
+            "temperatures": [self.recipe.prediction_temperature, self.recipe.target_temperature],
+            "size": self.size,
+            "channels": self.channels,
+            "recipe": self.recipe.model_dump(mode="json"),
+            "weights": _digest(folder / WEIGHTS),
+            "versions": {"andornot": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        text = json.dumps(description, indent=2) + "\n"
+        write_atomically(folder / DESCRIPTION, partial(_write_text, text))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, backbone: Backbone | None = None) -> Model:
+        """Reads a model. `backbone` is needed for one that was made with a network of your own."""
+        folder = Path(folder)
+        description = _read_description(folder)
+        try:
+            recipe = make_recipe(description["recipe"])
+            if backbone is None:
+                backbone = build_backbone(**description["backbone"])
+            model = _empty_model(backbone, recipe)
+            if _digest(folder / WEIGHTS) != description["weights"]:
+                raise ModelError(
+                    f"{folder / WEIGHTS} is damaged or of another model: its checksum is not the one saved"
+                )
+            model._restore(load_file(folder / WEIGHTS))
+        except FileNotFoundError:
+            raise ModelError(f"{folder} has a {DESCRIPTION} but no {WEIGHTS}") from None
+        except (SafetensorError, KeyError, TypeError, RecipeError, RuntimeError) as error:
+            message = " ".join(str(error).split())
+            raise ModelError(f"{folder} does not hold a model that can be read: {message}") from None
+        return model
+
+    @property
+    def id(self) -> str:
+        """A text that is the same for models with the same weights, and differs for others."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self._state().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def _state(self) -> dict[str, Tensor]:
+        if isinstance(self.head, PredictionHead):
+            return self.head.network.state_dict()
+        heads = {f"head.{name}": tensor for name, tensor in self.head.state_dict().items()}
+        return {**{f"backbone.{name}": tensor for name, tensor in self.backbone.state_dict().items()}, **heads}
+
+    def _restore(self, state: dict[str, Tensor]) -> None:
+        if isinstance(self.head, PredictionHead):
+            self.head.network.load_state_dict(state)
+        else:
+            nn.ModuleDict({"backbone": self.backbone, "head": self.head}).load_state_dict(state)
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as ONNX: `pictures` `(B, C, size, size)` from 0 to 1 in, `probs` `(B, N, M)` out."""
+        try:
+            import onnx  # noqa: F401
+        except ModuleNotFoundError:
+            raise ModelError("the export needs the package onnx: pip install onnx") from None
+        import warnings
+
+        whole = nn.Sequential(optimise_for_inference(self.backbone), self.head).cpu().eval()
+        example = torch.rand(2, self.channels, self.size, self.size)
+
+        def write(partial_path: Path) -> None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    whole,
+                    (example,),
+                    str(partial_path),
+                    dynamo=False,
+                    input_names=["pictures"],
+                    output_names=["probs"],
+                    dynamic_axes={"pictures": {0: "batch"}, "probs": {0: "batch"}},
+                )
+
+        write_atomically(Path(path), write)
+
+
+def new_network(recipe: Recipe, channels: int) -> Network:
+    """A network as the recipe says, with fresh heads, and pretrained weights where the backbone brings some."""
+    torch.manual_seed(recipe.seed)
+    backbone = build_backbone(recipe.backbone, channels=_channels(recipe, channels), **recipe.backbone_options)
+    network = Network(
+        backbone, recipe.num_features, recipe.num_values, recipe.projector_hidden, recipe.predictor_hidden
+    )
+    network.backbone.requires_grad_(recipe.regime == "scratch")
+    return network
+
+
+def _channels(recipe: Recipe, channels: int) -> int:
+    """EfficientNet-Lite was trained on colour; grey pictures are repeated for it."""
+    return 3 if recipe.backbone.startswith("efficientnet") else channels
+
+
+def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
+    if recipe.regime == "calibrated":
+        return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
+    hidden = recipe.projector_hidden, recipe.predictor_hidden
+    return Model.from_network(Network(backbone, recipe.num_features, recipe.num_values, *hidden), recipe)
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    file = folder / DESCRIPTION
+    try:
+        description = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if (folder / CHECKPOINT).exists():
+            raise ModelError(f"the training in {folder} is not finished: andornot pretrain --resume goes on") from None
+        missing = "has no model.json in it" if folder.is_dir() else "is not a folder"
+        raise ModelError(f"{folder} is no model: it {missing}; andornot pretrain makes one") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}") from None
+    if not isinstance(description, dict) or not isinstance(description.get("format"), int):
+        raise ModelError(f"{file} is of something else than andornot")
+    if description["format"] > FORMAT:
+        version = description.get("versions", {}).get("andornot", "a newer version")
+        raise ModelError(f"{folder} was made by andornot {version}, and this is {__version__}: update andornot")
+    return description
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _as_items(images: Any) -> tuple[bool, Sequence[Any]]:
+    """Whether it is one picture, and the pictures."""
+    if isinstance(images, Pictures):
+        return False, images  # type: ignore[return-value]  # indexed by slices, like a sequence
+    if isinstance(images, str | os.PathLike | bytes | Image.Image):
+        return True, [images]
+    if isinstance(images, Tensor):
+        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
+    if isinstance(images, np.ndarray):
+        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
+    return False, list(images)
+
+
+def _as_pixels(item: Any) -> Tensor:
+    """An array `(H, W)` or `(H, W, C)`, or a tensor `(C, H, W)`, as a tensor `(C, H, W)`."""
+    if isinstance(item, np.ndarray) and item.ndim in (2, 3):
+        return torch.from_numpy(item if item.ndim == 2 else item.transpose(2, 0, 1)).reshape(-1, *item.shape[:2])
+    if isinstance(item, Tensor) and item.ndim in (2, 3):
+        return item if item.ndim == 3 else item.unsqueeze(0)
+    shape = f" of shape {tuple(item.shape)}" if hasattr(item, "shape") else ""
+    raise TypeError(f"expected a path, a PIL image, an array or a tensor, got {type(item).__name__}{shape}")
+
+
+def _as_floats(pixels: Tensor) -> Tensor:
+    if pixels.dtype == torch.uint8:
+        return pixels.float() / 255
+    if not pixels.is_floating_point():
+        raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
+    return pixels.float()

@@ -1,0 +1,13 @@
+"""Networks that turn pictures into pooled features, behind one interface.
+
+>>> import torch
+>>> backbone = build_backbone("resnet18", stem="cifar")
+>>> backbone(torch.rand(2, 3, 32, 32)).shape       # pictures from 0 to 1, (B, C, H, W) -> (B, width)
+torch.Size([2, 512])
+"""
+
+from .backbone import Backbone, wrap_backbone
+from .inference import optimise_for_inference
+from .registry import backbone_names, build_backbone
+
+__all__ = ["Backbone", "backbone_names", "build_backbone", "optimise_for_inference", "wrap_backbone"]

@@ -1,0 +1,85 @@
+"""`build_backbone`: from a name to a network. A new one is a function here or in its own file, and one line below."""
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from .backbone import Backbone
+from .conv5 import build_conv5
+from .efficientnet_lite import build_efficientnet_lite
+from .resnet import build_resnet
+from .zoo import build_timm, build_torchvision
+
+# A builder is called as `builder(name, channels=…, pretrained=…, **options)`.
+_BUILDERS: Final[dict[str, Callable[..., Backbone]]] = {
+    "conv5": build_conv5,
+    "resnet18": build_resnet,
+    "resnet50": build_resnet,
+    "efficientnet-lite0": build_efficientnet_lite,
+    "efficientnet-lite1": build_efficientnet_lite,
+    "efficientnet-lite2": build_efficientnet_lite,
+}
+# Families: `timm:NAME` is built by the builder of `timm`.
+_FAMILIES: Final[dict[str, Callable[..., Backbone]]] = {
+    "timm": build_timm,
+    "torchvision": build_torchvision,
+}
+# Options that say where weights come from, which a rebuilt architecture does not need.
+_NOT_ARCHITECTURE: Final = ("weights",)
+
+
+def backbone_names() -> tuple[str, ...]:
+    """All names that `build_backbone` knows; `family:NAME` stands for any model of that package."""
+    return (*_BUILDERS, *(f"{family}:NAME" for family in _FAMILIES))
+
+
+def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = None, **options: Any) -> Backbone:
+    """The backbone of that name, for pictures with that many channels.
+
+    `pretrained=None` takes pretrained weights where the backbone brings some: all but conv5 and ResNet, whose weights
+    are given as `weights=PATH`. `options` are those of the backbone: `stem` of a ResNet, `width` of conv5.
+
+    >>> backbone = build_backbone("conv5", channels=1)
+    >>> backbone.width, backbone.size
+    (512, 28)
+    >>> build_backbone("resnet19")
+    Traceback (most recent call last):
+    ValueError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
+    """
+    builder = _builder(name)
+    if channels < 1:
+        raise ValueError(f"channels must be at least 1, got {channels}")
+    _check_options(name, builder, options)
+    backbone = builder(name, channels=channels, pretrained=pretrained, **options)
+    backbone.config |= {key: value for key, value in options.items() if key not in _NOT_ARCHITECTURE}
+    return backbone
+
+
+def _builder(name: str) -> Callable[..., Backbone]:
+    family, colon, model = name.partition(":")
+    if name in _BUILDERS:
+        return _BUILDERS[name]
+    if family in _FAMILIES and model:
+        return _FAMILIES[family]
+    if family == "module" and colon:
+        raise ValueError(f'"{name}" is a network of your own: build it and pass it to wrap_backbone')
+    nearest = get_close_matches(name, [*_BUILDERS, *(f"{f}:{model}" for f in _FAMILIES if model)], n=3)
+    hint = f"did you mean {_quoted(nearest)}?" if nearest else f"there are {', '.join(backbone_names())}"
+    raise ValueError(f'unknown backbone "{name}"; {hint}')
+
+
+def _check_options(name: str, builder: Callable[..., Backbone], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(builder).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = [key for key in parameters if key not in ("name", "channels", "pretrained")]
+    for key in options:
+        if key not in known:
+            nearest = get_close_matches(key, known, n=1) or known
+            hint = f"did you mean {_quoted(nearest)}?" if known else "it has none"
+            raise ValueError(f'backbone {name} has no option "{key}"; {hint}')
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,169 @@
+"""`resnet18` and `resnet50` with the parameter names of torchvision, so that weights made for it load here."""
+
+from pathlib import Path
+from typing import Final
+
+from torch import Tensor, nn
+
+from .backbone import CIFAR10_MEAN, CIFAR10_STD, IMAGENET_MEAN, IMAGENET_STD, Backbone
+from .weights import load_weights
+
+STEMS: Final = ("imagenet", "cifar")
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions around which the input is added: the block of ResNet-18."""
+
+    expansion = 1
+
+    def __init__(self, before: int, inner: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _convolution(before, inner, 3, stride)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = _convolution(inner, inner, 3)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(before, inner, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, before, h, w)` -> `(B, inner, h/stride, w/stride)`."""
+        y: Tensor = self.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        y = y + self.downsample(x)
+        return nn.functional.relu(y, inplace=True)
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        """The batch norm just before the addition."""
+        return self.bn2
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3 (with the stride) and 1×1 convolutions around which the input is added: the block of ResNet-50."""
+
+    expansion = 4
+
+    def __init__(self, before: int, inner: int, stride: int) -> None:
+        super().__init__()
+        after = inner * self.expansion
+        self.conv1 = _convolution(before, inner, 1)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = _convolution(inner, inner, 3, stride)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = _convolution(inner, after, 1)
+        self.bn3 = nn.BatchNorm2d(after)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(before, after, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, before, h, w)` -> `(B, 4·inner, h/stride, w/stride)`."""
+        y: Tensor = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        y = y + self.downsample(x)
+        return nn.functional.relu(y, inplace=True)
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        """The batch norm just before the addition."""
+        return self.bn3
+
+
+class ResNet(nn.Module):
+    """A residual network without its classifier: four stages of blocks, then the average over all places."""
+
+    def __init__(
+        self,
+        block: type[BasicBlock] | type[Bottleneck],
+        depths: tuple[int, int, int, int],
+        *,
+        channels: int = 3,
+        stem: str = "imagenet",
+        zero_init_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.width = 512 * block.expansion
+        if stem == "cifar":  # small pictures keep their size
+            self.conv1 = _convolution(channels, 64, 3)
+            self.maxpool: nn.Module = nn.Identity()
+        else:
+            self.conv1 = _convolution(channels, 64, 7, stride=2)
+            self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.layer1 = _stage(block, 64, 64, depths[0], stride=1)
+        self.layer2 = _stage(block, 64 * block.expansion, 128, depths[1], stride=2)
+        self.layer3 = _stage(block, 128 * block.expansion, 256, depths[2], stride=2)
+        self.layer4 = _stage(block, 256 * block.expansion, 512, depths[3], stride=2)
+        self._initialise(zero_init_residual)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, C, H, W)` -> `(B, width)`."""
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return x.mean((2, 3))
+
+    def _initialise(self, zero_init_residual: bool) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif zero_init_residual and isinstance(module, BasicBlock | Bottleneck):
+                nn.init.zeros_(module.last_norm.weight)
+
+
+def build_resnet(
+    name: str,
+    *,
+    channels: int,
+    pretrained: bool | None,
+    stem: str = "imagenet",
+    weights: str | Path | None = None,
+    zero_init_residual: bool = False,
+) -> Backbone:
+    """`resnet18` or `resnet50`; `stem="cifar"` is 3×3 with stride 1 and no max-pool, for pictures of 32×32.
+
+    `weights` is a file of torchvision's (.safetensors, or .pth with weights alone); its classifier is left out.
+    `zero_init_residual` starts each block as the identity, as SimSiam's code does.
+    """
+    if stem not in STEMS:
+        raise ValueError(f'unknown stem "{stem}", there are {", ".join(STEMS)}')
+    if pretrained and weights is None:
+        raise ValueError(f"{name} comes without weights: give a file of torchvision's as weights=PATH")
+    block, depths = _ARCHITECTURES[name]
+    network = ResNet(block, depths, channels=channels, stem=stem, zero_init_residual=zero_init_residual)
+    if weights is not None:
+        load_weights(network, weights, ignore=("fc.",))
+    small = stem == "cifar"
+    return Backbone(
+        network,
+        name=name,
+        width=network.width,
+        size=32 if small else 224,
+        channels=channels,
+        mean=CIFAR10_MEAN if small else IMAGENET_MEAN,
+        std=CIFAR10_STD if small else IMAGENET_STD,
+    )
+
+
+_ARCHITECTURES: Final[dict[str, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int, int]]]] = {
+    "resnet18": (BasicBlock, (2, 2, 2, 2)),
+    "resnet50": (Bottleneck, (3, 4, 6, 3)),
+}
+
+
+def _stage(
+    block: type[BasicBlock] | type[Bottleneck], before: int, inner: int, depth: int, stride: int
+) -> nn.Sequential:
+    rest = [block(inner * block.expansion, inner, 1) for _ in range(depth - 1)]
+    return nn.Sequential(block(before, inner, stride), *rest)
+
+
+def _shortcut(before: int, after: int, stride: int) -> nn.Module:
+    """The way around a block: the input itself, or a 1×1 convolution where its shape would not fit."""
+    if before == after and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(_convolution(before, after, 1, stride), nn.BatchNorm2d(after))
+
+
+def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False)

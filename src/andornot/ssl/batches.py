@@ -1,0 +1,88 @@
+"""Where a training step's inputs come from: views of pictures, or cached features of views."""
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ..data import Pictures
+from .backbones import optimise_for_inference
+from .network import Network, Objective, StepResult
+from .synthesis import mix_pictures
+from .views import Views
+
+
+class PictureBatches:
+    """Fresh views of pictures in every step: training from scratch, or fine-tuning."""
+
+    def __init__(self, pictures: Pictures, views: Views) -> None:
+        self.pictures, self.views = pictures, views
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
+        """Two views of each picture through the network."""
+        pictures = self.pictures[indices].to(_device(objective))
+        result: StepResult = objective(self.views(pictures, generator), self.views(pictures, generator))
+        return result
+
+
+class FeatureBatches:
+    """Features of several views of each picture, and of mixed pairs, computed once: only the heads are trained.
+
+    Views and mixed pairs are `(V, n, width)` each, in half precision; view v of picture i was mixed with the same view
+    of picture `partners[v, i]`.
+    """
+
+    def __init__(self, views: Tensor, mixed: Tensor, partners: Tensor) -> None:
+        self.views, self.mixed, self.partners = views, mixed, partners
+
+    def __len__(self) -> int:
+        return self.views.shape[1]
+
+    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
+        """Two of the views of each picture, through the heads."""
+        count = len(self.views)
+        first = torch.randint(count, indices.shape, generator=generator)
+        second = (first + torch.randint(1, count, indices.shape, generator=generator)) % count
+        network, device = objective.network, _device(objective)
+
+        def features(cached: Tensor, view: Tensor, numbers: Tensor) -> Tensor:
+            return cached[view, numbers].to(device, torch.float32)
+
+        one = network.project(features(self.views, first, indices))
+        other = network.project(features(self.views, second, indices))
+        mixed = network.project(features(self.mixed, first, indices))
+        with torch.no_grad():
+            partner = network.project(features(self.views, first, self.partners[first, indices]))
+        result: StepResult = objective.compare(one, other, mixed, partner.z)
+        return result
+
+
+@torch.no_grad()
+def cache_features(
+    network: Network, pictures: Pictures, views: Views, *, count: int, mixing: float, seed: int, batch_size: int = 64
+) -> FeatureBatches:
+    """Runs the backbone on `count` views of each picture, and on as many mixed pairs."""
+    backbone = optimise_for_inference(network.backbone)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (count, len(pictures), network.backbone.width)
+    plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
+    partners = torch.empty(shape[:2], dtype=torch.int64)
+    device = next(network.parameters()).device
+    with tqdm(total=2 * count * len(pictures), desc="features of views", unit=" pictures", delay=1) as bar:
+        for view in range(count):
+            # Neighbours of a shuffled order are partners, so that one batch has both of them.
+            order = torch.randperm(len(pictures), generator=generator)
+            for indices in torch.split(order, batch_size):
+                made = views(pictures[indices].to(device), generator)
+                partner = torch.arange(len(indices)).roll(1)
+                partners[view, indices] = indices[partner]
+                plain[view, indices] = backbone(made).half().cpu()
+                mixed[view, indices] = backbone(mix_pictures(made, made[partner], mixing)).half().cpu()
+                bar.update(2 * len(indices))
+    return FeatureBatches(plain, mixed, partners)
+
+
+def _device(objective: Objective) -> torch.device:
+    return next(objective.parameters()).device

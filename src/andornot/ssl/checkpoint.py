@@ -1,0 +1,101 @@
+"""Checkpoints: one file with all that a run needs to go on; a crash at any moment leaves a whole one."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+_OPTIMISER = "optimiser."
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or belongs to another run."""
+
+
+class Checkpoint(NamedTuple):
+    """How far a run is: the next step, weights and buffers (the centre too), the optimiser's tensors, and the settings.
+
+    No state of random generators is needed: every random number of a step is made from the seed and the step.
+    """
+
+    step: int
+    model: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    settings: dict[str, Any]
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        write(partial)
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # or the rename itself may be lost
+    finally:
+        os.close(folder)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Tensors as a safetensors file, atomically. A full disk is an OSError, as for any other file."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+    def write(partial: Path) -> None:
+        try:
+            save_file(plain, partial, metadata=metadata)
+        except SafetensorError as error:
+            raise OSError(f"cannot write {path}: {error}") from None
+
+    write_atomically(path, write)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Writes the checkpoint in the place of the last one."""
+    optimiser = {_OPTIMISER + name: tensor for name, tensor in checkpoint.optimiser.items()}
+    metadata = {"step": str(checkpoint.step), "settings": json.dumps(checkpoint.settings)}
+    write_tensors(path, {**checkpoint.model, **optimiser}, metadata)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Reads a checkpoint, or raises a CheckpointError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
+            metadata = file.metadata()
+        step, settings = int(metadata["step"]), json.loads(metadata["settings"])
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); start anew with --overwrite") from None
+    model = {name: tensor for name, tensor in tensors.items() if not name.startswith(_OPTIMISER)}
+    optimiser = {n.removeprefix(_OPTIMISER): tensor for n, tensor in tensors.items() if n.startswith(_OPTIMISER)}
+    return Checkpoint(step, model, optimiser, settings)
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors: for SGD the momentum of each parameter."""
+    return {
+        f"{index}.{name}": tensor
+        for index, state in optimiser.state_dict()["state"].items()
+        for name, tensor in state.items()
+        if isinstance(tensor, Tensor)
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Puts the tensors of `optimiser_tensors` back."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

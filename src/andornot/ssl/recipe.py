@@ -1,0 +1,162 @@
+"""Recipes: everything that decides what a pretraining gives, in one validated object, from YAML and `key=value`."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .synthesis import SYNTHESES
+from .views import ViewSettings
+
+
+class RecipeError(ValueError):
+    """A recipe that does not exist, does not parse, or says something that cannot be."""
+
+
+class Calibration(BaseModel):
+    """How activations of a backbone become degrees, without training."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    power: float = Field(
+        default=4.0, gt=0, description="degree = rank ** power: the higher, the fewer pictures have a feature"
+    )
+    doubt: float = Field(
+        default=0.05, ge=0, lt=1, description="probability that is spread evenly over the truth values"
+    )
+    levels: int = Field(default=129, ge=2, description="quantiles kept for each feature")
+
+
+class Recipe(BaseModel):
+    """Settings of a pretraining. The defaults are the paper's."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+    regime: Literal["scratch", "frozen", "calibrated"] = "scratch"
+    backbone: str = "resnet18"
+    backbone_options: dict[str, Any] = {}
+    num_features: int = Field(default=512, ge=1, description="N")
+    num_values: int = Field(default=8, ge=2, description="M")
+    projector_hidden: int | None = Field(default=None, ge=1, description="default: the width of the backbone")
+    predictor_hidden: int = Field(default=512, ge=1)
+
+    size: int | None = Field(default=None, ge=8, description="side of the pictures; default: the backbone's")
+    fit: Literal["crop", "squash"] = "crop"
+    views: dict[str, Any] = Field(default={}, description="what differs from SimSiam's augmentation")
+    cached_views: int = Field(default=4, ge=2, description="regime frozen: views computed of each picture")
+
+    synthesis: str = "logic"
+    mixing: float = Field(default=0.5, ge=0, le=1, description="λ_mix")
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    beta: float = Field(default=0.6, ge=0, le=1)
+    prediction_temperature: float = Field(default=0.1, gt=0, description="τ_s")
+    target_temperature: float = Field(default=0.04, gt=0, description="τ_t")
+    centre_momentum: float = Field(default=0.9, ge=0, le=1, description="m")
+    prior: float | None = Field(default=None, description="sparsity s of the prior exp(-s·k); default: DINO's centre")
+
+    epochs: int = Field(default=500, ge=1)
+    batch_size: int = Field(default=32, ge=2, description="pictures in a step, over all processes")
+    learning_rate: float = Field(default=0.027, gt=0)
+    learning_rate_batch: int | None = Field(default=None, ge=1, description="scale the rate by batch_size / this")
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    accumulate: int = Field(default=1, ge=1, description="parts of a batch that are computed one after the other")
+    precision: Literal["32-true", "16-mixed", "bf16-mixed"] = "32-true"
+    seed: int = Field(default=0, ge=0)
+
+    calibration: Calibration = Calibration()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Recipe":
+        if self.synthesis not in SYNTHESES:
+            raise ValueError(f'unknown synthesis "{self.synthesis}", there are {", ".join(SYNTHESES)}')
+        self.view_settings(self.size or 224)
+        return self
+
+    def view_settings(self, size: int) -> ViewSettings:
+        """The augmentation at that size."""
+        unknown = self.views.keys() - ViewSettings.__dataclass_fields__.keys()
+        if unknown:
+            raise ValueError(_unknown_key(min(unknown), ViewSettings.__dataclass_fields__, "views."))
+        return ViewSettings(**{"size": size, **self.views})
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The rate of the first step, after scaling."""
+        return self.learning_rate * (self.batch_size / self.learning_rate_batch if self.learning_rate_batch else 1)
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    folder = resources.files("andornot") / "recipes"
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def load_recipe(name_or_path: str, changes: Iterable[str] = ()) -> Recipe:
+    """A recipe by name or from a YAML file, with `key=value` changes; `calibration.power=2` reaches inside."""
+    try:
+        settings = yaml.safe_load(_read(name_or_path)) or {}
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{name_or_path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(settings, dict):
+        raise RecipeError(f"{name_or_path} must have lines `key: value`, got a {type(settings).__name__}")
+    for change in changes:
+        _apply(settings, change)
+    return make_recipe(settings)
+
+
+def make_recipe(settings: Mapping[str, Any]) -> Recipe:
+    """A recipe from plain settings, or a RecipeError that names the key and the nearest known one."""
+    try:
+        return Recipe.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"]]
+        if first["type"] == "extra_forbidden":
+            known = Calibration.model_fields if place[:-1] == ["calibration"] else Recipe.model_fields
+            prefix = "".join(f"{part}." for part in place[:-1])
+            raise RecipeError(_unknown_key(place[-1], known, prefix)) from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise RecipeError(f"{'.'.join(place)}: {message}, got {first['input']!r}" if place else message) from None
+
+
+def _read(name_or_path: str) -> str:
+    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        try:
+            return Path(name_or_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise RecipeError(f"cannot read the recipe {name_or_path}: {reason}") from None
+    file = resources.files("andornot") / "recipes" / f"{name_or_path}.yaml"
+    if not file.is_file():
+        nearest = get_close_matches(name_or_path, recipe_names(), n=1)
+        hint = f'did you mean "{nearest[0]}"?' if nearest else f"there are {', '.join(recipe_names())}"
+        raise RecipeError(f'unknown recipe "{name_or_path}"; {hint}')
+    return file.read_text(encoding="utf-8")
+
+
+def _apply(settings: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    if not equals or not path.strip():
+        raise RecipeError(f'"{change}" is not of the form key=value, for example epochs=20')
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(f'the value in "{change}" cannot be read') from None
+    *outer, key = path.strip().split(".")
+    for part in outer:
+        inner = settings.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise RecipeError(f'"{part}" in "{change}" has no keys inside')
+        settings = inner
+    settings[key] = value
+
+
+def _unknown_key(key: str, known: Iterable[str], prefix: str = "") -> str:
+    nearest = get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f'did you mean "{prefix}{nearest[0]}"?' if nearest else f"there are {', '.join(known)}"
+    return f'unknown key "{prefix}{key}"; {hint}'

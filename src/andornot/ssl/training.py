@@ -1,0 +1,363 @@
+"""The training loop: from pictures to a trained network, in a folder that a killed run can go on from.
+
+Lightning Fabric does devices, processes and precision; the loop is ours, because a run that was killed
+must end bit-identical to one that was not. So nothing random has a state: the order of an epoch comes from the seed and
+the epoch, views from the seed and the step.
+"""
+
+import csv
+import math
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from .checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    load_checkpoint,
+    optimiser_tensors,
+    restore_optimiser,
+    save_checkpoint,
+)
+from .network import Network, Objective, StepResult
+from .recipe import Recipe
+from .targets import Centre, PriorCentre
+from .watch import collapse_warning, measure_health
+
+CHECKPOINT: Final = "checkpoint.safetensors"
+LOG: Final = "log.csv"
+
+
+class TrainingError(RuntimeError):
+    """A training that cannot go on, with what to change."""
+
+
+class Stopped(Exception):  # noqa: N818  # not an error: the user asked for it
+    """The training was stopped from outside, after saving a checkpoint."""
+
+
+class Batches(Protocol):
+    """Where a step's views come from: pictures that are augmented, or cached features."""
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+
+    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
+        """Runs the objective on the pictures with these numbers."""
+
+
+class Progress(NamedTuple):
+    """Where a training is, for callbacks after each epoch."""
+
+    epoch: int
+    epochs: int
+    network: Network
+
+
+def train(
+    recipe: Recipe,
+    network: Network,
+    batches: Batches,
+    folder: Path,
+    *,
+    resume: bool = False,
+    checkpoint_seconds: float = 60.0,
+    log_every: int = 20,
+    tensorboard: bool = False,
+    after_epoch: Callable[[Progress], dict[str, float]] | None = None,
+) -> Network:
+    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder."""
+    return _Training(recipe, network, batches, folder, resume, log_every, tensorboard).run(
+        checkpoint_seconds, after_epoch
+    )
+
+
+class _Training:
+    def __init__(
+        self,
+        recipe: Recipe,
+        network: Network,
+        batches: Batches,
+        folder: Path,
+        resume: bool,
+        log_every: int,
+        tensorboard: bool,
+    ) -> None:
+        self.recipe, self.batches, self.folder, self.log_every = recipe, batches, folder, log_every
+        self.fabric = _fabric(recipe)
+        self.batch_size = _batch_size(recipe, len(batches), self.fabric.world_size)
+        self.steps_per_epoch = len(batches) // self.batch_size
+        self.total = self.steps_per_epoch * recipe.epochs
+        objective = Objective(
+            network,
+            _centre(recipe),
+            recipe.synthesis,
+            temperature=recipe.prediction_temperature,
+            mixing=recipe.mixing,
+            alpha=recipe.alpha,
+            beta=recipe.beta,
+        )
+        if self.fabric.world_size > 1:
+            from .distributed import synchronise_batch_norms
+
+            synchronise_batch_norms(objective)
+        trainable = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.SGD(
+            trainable, recipe.peak_learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        )
+        self.objective, self.optimiser = self.fabric.setup(objective, optimiser)
+        self.objective.mark_forward_method("compare")
+        self.bare = objective
+        self.start = self._restore() if resume else 0
+        self.warned = False
+        self.table: _Log | None = None
+        self.board: Any = None
+        if self.fabric.is_global_zero:
+            self.table = _Log(folder / LOG, self.start)
+            self.board = _tensorboard(folder) if tensorboard else None
+
+    def run(self, checkpoint_seconds: float, after_epoch: Callable[[Progress], dict[str, float]] | None) -> Network:
+        self.bare.train()
+        saved = time.monotonic()
+        with _stop_signals() as stop, self._bar() as bar:
+            for step in range(self.start, self.total):
+                result = self._step(step)
+                epoch_ends = (step + 1) % self.steps_per_epoch == 0
+                self._report(step, result, bar)
+                if epoch_ends and after_epoch and self.fabric.is_global_zero:
+                    epoch = (step + 1) // self.steps_per_epoch
+                    figures = after_epoch(Progress(epoch, self.recipe.epochs, self.bare.network))
+                    self.bare.train()
+                    self._write(step, figures)
+                    if figures:
+                        bar.write(
+                            f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()), sys.stderr
+                        )
+                due = time.monotonic() - saved > checkpoint_seconds
+                if due or stop.asked or step + 1 == self.total:
+                    self._save(step + 1)
+                    saved = time.monotonic()
+                if stop.asked and step + 1 < self.total:
+                    raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
+        return self.bare.network
+
+    def _step(self, step: int) -> StepResult:
+        recipe = self.recipe
+        # Dropout and the like take torch's own generator: it is set anew for each step, too.
+        torch.manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank))
+        generator = torch.Generator().manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank, 1))
+        rate = recipe.peak_learning_rate * (1 + math.cos(math.pi * step / self.total)) / 2
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.zero_grad()
+        parts = self._indices(step).chunk(recipe.accumulate)
+        results = []
+        for number, indices in enumerate(parts):
+            with self.fabric.no_backward_sync(self.objective, enabled=number + 1 < len(parts)):
+                result = self.batches.compute(self.objective, indices, generator)
+                self.fabric.backward(result.losses.total / len(parts))
+            results.append(result)
+        loss = result.losses.total.item()
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss became {loss} at step {step + 1} of {self.total}; the last checkpoint is whole. "
+                "Try a lower learning_rate, or precision=32-true"
+            )
+        self.optimiser.step()
+        self.bare.centre.update(*(target for result in results for target in result.targets))
+        return result
+
+    def _indices(self, step: int) -> Tensor:
+        """The numbers of this process's pictures in a step; an epoch's last, incomplete batch is dropped."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if getattr(self, "_epoch", None) != epoch:
+            generator = torch.Generator().manual_seed(_mixed(self.recipe.seed, epoch))
+            self._epoch, self._order = epoch, torch.randperm(len(self.batches), generator=generator)
+        batch = self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
+        return mine
+
+    def _report(self, step: int, result: StepResult, bar: "tqdm[Any]") -> None:
+        bar.update(self.batch_size)
+        if (step + 1) % self.log_every and step + 1 != self.total:
+            return
+        health = measure_health(result.targets[0].representation)
+        losses = {f"loss_{k}": v.item() for k, v in result.losses._asdict().items() if v is not None}
+        bar.set_postfix(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}", refresh=False)
+        self._write(step, {**losses, **health._asdict(), "learning_rate": self.optimiser.param_groups[0]["lr"]})
+        message = collapse_warning(health, step)
+        if message and not self.warned:
+            self.warned = True
+            if self.fabric.is_global_zero:
+                warnings.warn(message, stacklevel=2)
+
+    def _write(self, step: int, figures: dict[str, float]) -> None:
+        if self.table and figures:
+            self.table.write(step + 1, (step + 1) / self.steps_per_epoch, figures)
+        if self.board and figures:
+            self.board.log_metrics(figures, step + 1)
+
+    def _bar(self) -> "tqdm[Any]":
+        return tqdm(
+            total=self.total * self.batch_size,
+            initial=self.start * self.batch_size,
+            desc="pretraining",
+            unit=" pictures",
+            unit_scale=True,
+            disable=not self.fabric.is_global_zero,
+            mininterval=0.5,
+        )
+
+    def _save(self, step: int) -> None:
+        if self.fabric.is_global_zero:
+            checkpoint = Checkpoint(step, self.bare.state_dict(), optimiser_tensors(self.optimiser), self._settings())
+            save_checkpoint(self.folder / CHECKPOINT, checkpoint)
+        self.fabric.barrier()
+
+    def _settings(self) -> dict[str, Any]:
+        return {"recipe": self.recipe.model_dump(mode="json"), "pictures": len(self.batches)}
+
+    def _restore(self) -> int:
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            return 0
+        checkpoint = load_checkpoint(path)
+        theirs, mine = checkpoint.settings, self._settings()
+        if theirs["pictures"] != mine["pictures"]:
+            raise CheckpointError(
+                f"{path} was made with {theirs['pictures']} pictures, and now there are {mine['pictures']}; "
+                "a run goes on with the pictures it began with, or starts anew with --overwrite"
+            )
+        for key, value in mine["recipe"].items():
+            if theirs["recipe"].get(key) != value:
+                raise CheckpointError(
+                    f"{path} was made with {key}={theirs['recipe'].get(key)!r}, and now it is {value!r}; "
+                    "a run goes on with the settings it began with, or starts anew with --overwrite"
+                )
+        self.bare.load_state_dict(checkpoint.model)
+        restore_optimiser(self.optimiser, checkpoint.optimiser)
+        return checkpoint.step
+
+
+def _fabric(recipe: Recipe) -> Any:
+    """Lightning Fabric for one process, or for those that torchrun started."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from lightning.fabric import Fabric
+
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        world = int(os.environ.get("WORLD_SIZE", 1))
+        fabric = Fabric(
+            devices=local,
+            num_nodes=world // local,
+            strategy="ddp" if world > 1 else "auto",
+            precision=recipe.precision,
+        )
+        fabric.launch()
+    return fabric
+
+
+def _centre(recipe: Recipe) -> Centre:
+    arguments = recipe.num_features, recipe.num_values, recipe.target_temperature, recipe.centre_momentum
+    return Centre(*arguments) if recipe.prior is None else PriorCentre(*arguments, recipe.prior)
+
+
+def _batch_size(recipe: Recipe, pictures: int, processes: int) -> int:
+    """The recipe's, or all pictures if there are fewer, as a multiple of the parts that it is split into."""
+    parts = processes * recipe.accumulate
+    size = min(recipe.batch_size, pictures) // parts * parts
+    if size < 2 * parts:
+        raise TrainingError(
+            f"{pictures} pictures in batches of {recipe.batch_size} are too few to train on with {processes} processes "
+            f"and accumulate={recipe.accumulate}: each part of a batch needs two; regime=calibrated needs no training"
+        )
+    return size
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed from several numbers, so that neighbours are unlike each other."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+    return seed ^ (seed >> 31)
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from lightning.fabric.loggers.tensorboard import TensorBoardLogger
+
+        return TensorBoardLogger(folder, name="tensorboard", version="")
+    except ModuleNotFoundError:
+        raise TrainingError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+
+
+class _Log:
+    """log.csv: a line of figures every few steps. A resumed run goes on where its checkpoint was."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self.path = path
+        self.rows: list[dict[str, str]] = []
+        self.columns = ["step", "epoch"]
+        if start and path.exists():
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    if row.get("step", "").isdigit() and int(row["step"]) <= start:
+                        self._append({key: value for key, value in row.items() if key and value})
+        self._rewrite()
+
+    def write(self, step: int, epoch: float, figures: dict[str, float]) -> None:
+        row = {"step": str(step), "epoch": f"{epoch:.3f}", **{key: f"{value:.6g}" for key, value in figures.items()}}
+        grown = self._append(row)
+        if grown:
+            self._rewrite()
+        else:
+            with self.path.open("a", newline="") as file:
+                csv.DictWriter(file, self.columns).writerow(row)
+
+    def _append(self, row: dict[str, str]) -> bool:
+        self.rows.append(row)
+        new = [key for key in row if key not in self.columns]
+        self.columns += new
+        return bool(new)
+
+    def _rewrite(self) -> None:
+        with self.path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, self.columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+
+class _Stop:
+    asked = False
+
+
+@contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """Turns Ctrl-C and SIGTERM into a request that the loop answers after its step. A second Ctrl-C does not wait."""
+    stop = _Stop()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread
+        before = {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

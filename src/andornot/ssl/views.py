@@ -1,0 +1,343 @@
+"""Views: SimSiam's augmentation of a whole batch at once, on the device of the pictures.
+
+Crop, resize, flip and blur are linear and separable, so a view is two products `rows · picture · columnsᵀ` with small
+matrices of each picture's own; brightness, contrast, saturation, hue and grey are affine in the colours, so
+they are one colour matrix and offset a picture. `docs/views.md` has the equations and says where this differs
+from the PIL original.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+# ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
+GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
+
+# How often a crop is drawn before the largest centred one is taken, as in torchvision.
+CROP_TRIES: Final = 10
+
+# One row of uniform numbers a picture: this many, whatever the settings and the pictures are.
+_NUMBERS_PER_PICTURE: Final = 2 * CROP_TRIES + 15
+
+# A Gaussian is cut off beyond this many standard deviations, where 0.006 % of its mass is left. Its far tail would
+# be of numbers so small that a CPU is slow with them.
+_BLUR_REACH: Final = 4
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """What may happen to a picture; the defaults are SimSiam's. `size` is the side of a view in pixels.
+
+    >>> from dataclasses import replace
+    >>> replace(ViewSettings.cifar(), hue=0.0)                  # doctest: +ELLIPSIS
+    ViewSettings(size=32, crop_scale=(0.2, 1.0), ..., hue=0.0, jitter=0.8, grey=0.2, blur=0.0, blur_sigma=(0.1, 2.0))
+    """
+
+    size: int
+    crop_scale: tuple[float, float] = (0.2, 1.0)  # part of the picture's area that a crop keeps
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of a crop
+    flip: float = 0.5  # probability, as are jitter, grey and blur
+    brightness: float = 0.4  # the factor is drawn from 1 ± this, as are those of contrast and saturation
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1  # in turns of the colour circle, from -this to this
+    jitter: float = 0.8  # of brightness, contrast, saturation and hue together
+    grey: float = 0.2
+    blur: float = 0.5
+    blur_sigma: tuple[float, float] = (0.1, 2.0)  # in pixels of the view
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.size, int) and self.size >= 1):
+            raise ValueError(f"size must be a whole number of pixels, 1 or more, got {self.size!r}")
+        self._check_pair("crop_scale", largest=1.0)
+        self._check_pair("crop_ratio")
+        self._check_pair("blur_sigma")
+        for name in ("flip", "jitter", "grey", "blur"):
+            self._check_number(name, 1.0, "a probability")
+        for name in ("brightness", "contrast", "saturation"):
+            self._check_number(name, math.inf, "a number")
+        self._check_number("hue", 0.5, "a part of a turn")
+
+    @classmethod
+    def photos(cls, size: int = 224) -> ViewSettings:
+        """SimSiam's settings for ImageNet."""
+        return cls(size)
+
+    @classmethod
+    def cifar(cls, size: int = 32) -> ViewSettings:
+        """SimSiam's settings for CIFAR-10: no blur."""
+        return cls(size, blur=0.0)
+
+    @classmethod
+    def digits(cls, size: int = 28, crop_scale: tuple[float, float] = (0.5, 1.0)) -> ViewSettings:
+        """SimSiam's without flip and colour. A small crop of a digit can lose what digit it is: half of it stays."""
+        return cls(size, crop_scale=crop_scale, flip=0.0, jitter=0.0, grey=0.0)
+
+    def _check_pair(self, name: str, largest: float = math.inf) -> None:
+        pair = getattr(self, name)
+        bound = "" if largest == math.inf else f" <= {largest:g}"
+        try:
+            low, high = (float(value) for value in pair)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be two numbers (low, high), got {pair!r}") from None
+        if not (0 < low <= high <= largest and high < math.inf):
+            raise ValueError(f"{name} must be (low, high) with 0 < low <= high{bound}, got {pair!r}")
+        object.__setattr__(self, name, (low, high))
+
+    def _check_number(self, name: str, largest: float, kind: str) -> None:
+        value = getattr(self, name)
+        bounds = "0 or more" if largest == math.inf else f"from 0 to {largest:g}"
+        if not (isinstance(value, int | float) and 0 <= value <= largest and value < math.inf):
+            raise ValueError(f"{name} must be {kind} {bounds}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Warp:
+    """Where each of B views lies in its picture, in pixels: all `(B,)`."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+    flip: Tensor  # bool
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """How the colours of each of B views change: `(B,)`; factor 1 and hue 0 change nothing."""
+
+    brightness: Tensor
+    contrast: Tensor
+    saturation: Tensor
+    hue: Tensor
+    order: Tensor  # (B, 4), a permutation a picture: 0 brightness, 1 contrast, 2 saturation, 3 hue
+    grey: Tensor  # bool, after the others
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """All that is random in a batch of views. A part that the settings turn off is `None`."""
+
+    warp: Warp
+    jitter: Jitter | None
+    sigma: Tensor | None  # (B,), 0 for no blur
+
+
+class Views:
+    """Makes a fresh random view of each picture of a batch.
+
+    >>> views = Views(ViewSettings.cifar())
+    >>> pictures = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x1, x2 = views(pictures, generator), views(pictures, generator)
+    >>> x1.shape, x1.dtype, torch.equal(x1, x2)
+    (torch.Size([8, 3, 32, 32]), torch.float32, False)
+    """
+
+    def __init__(self, settings: ViewSettings) -> None:
+        self.settings = settings
+
+    def __repr__(self) -> str:
+        return f"Views({self.settings})"
+
+    @torch.no_grad()
+    def __call__(self, pictures: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Pictures `(B, C, H, W)`, uint8 or floats from 0 to 1, C = 1 or 3, become float32 `(B, C, size, size)`.
+
+        All randomness comes from `generator` (torch's own on the CPU if `None`), the same amount for every batch of B
+        pictures, whatever they show: its state alone decides what the next calls give. It may live on the CPU
+        while the pictures are elsewhere. Pictures of one channel have no saturation, hue or grey: these are ignored.
+        """
+        _check_pictures(pictures)
+        return self.render(pictures, self.draw(pictures, generator))
+
+    def draw(self, pictures: Tensor, generator: torch.Generator | None = None) -> Drawn:
+        """The random part of a call: what will be done to each of the pictures `(B, C, H, W)`."""
+        count, _, height, width = pictures.shape
+        source = torch.device("cpu") if generator is None else generator.device
+        shape = (count, _NUMBERS_PER_PICTURE)
+        numbers = torch.rand(shape, generator=generator, device=source, dtype=torch.float32).to(pictures.device)
+        areas, ratios, keys = numbers[:, :CROP_TRIES], numbers[:, CROP_TRIES : 2 * CROP_TRIES], numbers[:, -4:]
+        y, x, flip, jitter, *factors, grey, blur, sigma = numbers[:, 2 * CROP_TRIES : -4].unbind(1)
+        settings = self.settings
+        warp = Warp(*_crops(settings, areas, ratios, y, x, height, width), flip=flip < settings.flip)
+        return Drawn(
+            warp,
+            _jitter(settings, jitter, factors, keys, grey) if settings.jitter or settings.grey else None,
+            torch.where(blur < settings.blur, _between(settings.blur_sigma, sigma), 0.0) if settings.blur else None,
+        )
+
+    @torch.no_grad()
+    def render(self, pictures: Tensor, drawn: Drawn) -> Tensor:
+        """The other part: the views that `drawn` describes, without any randomness."""
+        size, warp = self.settings.size, drawn.warp
+        batch, channels, height, width = pictures.shape
+        # Mixed precision would round places and colours to as few as 8 bits.
+        with torch.autocast(pictures.device.type, enabled=False):
+            rows = _resize_matrices(warp.top, warp.height, height, size)
+            columns = _resize_matrices(warp.left, warp.width, width, size, flip=warp.flip)
+            if pictures.dtype == torch.uint8:
+                rows /= 255
+            pictures = pictures.to(torch.float32)
+            colour = None
+            if drawn.jitter is not None:
+                # The mean colour of the view before it is blurred, which moves it a little at the borders.
+                across = pictures.flatten(1, 2) @ columns.mean(1).unsqueeze(2)
+                mean = across.view(batch, channels, height) @ rows.mean(1).unsqueeze(2)
+                colour = _colour_maps(drawn.jitter, mean)
+            if drawn.sigma is not None:
+                blur = _blur_matrices(drawn.sigma, size, math.ceil(_BLUR_REACH * self.settings.blur_sigma[1]))
+                rows, columns = blur @ rows, blur @ columns
+            # Channel by channel: broadcasting would copy the matrices once for each.
+            planes = pictures.new_empty(channels, batch, size, size)
+            for plane, channel in zip(planes, pictures.unbind(1), strict=True):
+                torch.bmm(rows, channel @ columns.mT, out=plane)
+            views = planes.transpose(0, 1)
+            if colour is not None:
+                linear, offset = colour
+                views = torch.baddbmm(offset, linear, views.flatten(2)).view(views.shape)
+        return views.contiguous().clamp_(0, 1)
+
+
+def _check_pictures(pictures: Tensor) -> None:
+    if not isinstance(pictures, Tensor):
+        raise TypeError(f"pictures must be a tensor (B, C, H, W), got {type(pictures).__name__}")
+    if pictures.ndim != 4 or pictures.shape[1] not in (1, 3) or 0 in pictures.shape[2:]:
+        raise ValueError(f"pictures must be (B, C, H, W) with C = 1 or 3, got shape {tuple(pictures.shape)}")
+    if pictures.dtype == torch.uint8:
+        return
+    if not pictures.is_floating_point():
+        raise TypeError(f"pictures must be uint8 from 0 to 255 or floats from 0 to 1, got {pictures.dtype}")
+    if pictures.numel():
+        low, high = (value.item() for value in torch.aminmax(pictures))
+        if not (low >= 0 and high <= 1):  # true for NaN as well
+            raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
+
+
+def _between(bounds: tuple[float, float], uniform: Tensor) -> Tensor:
+    low, high = bounds
+    return low + (high - low) * uniform
+
+
+def _crops(
+    settings: ViewSettings, areas: Tensor, ratios: Tensor, y: Tensor, x: Tensor, height: int, width: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """RandomResizedCrop's top, left, height and width, `(B,)` each, from uniform numbers.
+
+    `areas` and `ratios` are `(B, tries)`: the first try that fits into the picture counts. If none does, the
+    largest centred crop with a permitted ratio is taken.
+    """
+    area = height * width * _between(settings.crop_scale, areas)
+    low, high = settings.crop_ratio
+    ratio = _between((math.log(low), math.log(high)), ratios).exp()
+    heights, widths = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
+    fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
+    first = fits.byte().argmax(1, keepdim=True)
+    fitting = fits.gather(1, first).squeeze(1)
+    # A picture that is much longer than wide would round the other side to 0.
+    full_height = max(1, min(height, round(width / low)))
+    full_width = max(1, min(width, round(height * high)))
+    crop_height = heights.gather(1, first).squeeze(1).where(fitting, full_height)
+    crop_width = widths.gather(1, first).squeeze(1).where(fitting, full_width)
+    top, left = (
+        # The product can round up to the count itself.
+        torch.minimum((uniform * (free + 1)).floor(), free).where(fitting, (free / 2).floor())
+        for uniform, free in ((y, height - crop_height), (x, width - crop_width))
+    )
+    return top, left, crop_height, crop_width
+
+
+def _jitter(settings: ViewSettings, chosen: Tensor, factors: list[Tensor], keys: Tensor, grey: Tensor) -> Jitter:
+    """ColorJitter's factors from uniform numbers; the order is that of the random `keys`, `(B, 4)`."""
+    jittered = chosen < settings.jitter
+    strengths = (settings.brightness, settings.contrast, settings.saturation)
+    brightness, contrast, saturation = (
+        _between((max(0.0, 1 - strength), 1 + strength), uniform).where(jittered, 1.0)
+        for strength, uniform in zip(strengths, factors[:3], strict=True)
+    )
+    hue = _between((-settings.hue, settings.hue), factors[3]).where(jittered, 0.0)
+    return Jitter(brightness, contrast, saturation, hue, keys.argsort(1), grey < settings.grey)
+
+
+def _resize_matrices(start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None) -> Tensor:
+    """Matrices `(B, size, full)` that resample pixels `start … start + length` of a line of `full` to `size` pixels.
+
+    Bilinear with antialiasing, PIL's definition: a triangle around the place of each output pixel, as wide as an
+    output pixel when shrinking and as an input pixel otherwise, cut off at the crop, with sum 1.
+    """
+    device = start.device
+    start, length = start[:, None], length[:, None]
+    step = length / size
+    support = step.clamp(min=1)
+    target = torch.arange(size, device=device, dtype=torch.float32) + 0.5
+    if flip is not None:
+        target = torch.where(flip[:, None], size - target, target)
+    pixel = torch.arange(full, device=device, dtype=torch.float32) + 0.5
+    # Pixels outside of the crop are moved to infinity: no weight, at no cost.
+    inside = (pixel > start) & (pixel < start + length)
+    place = ((pixel - start) / support).where(inside, math.inf)
+    weights = place[:, None, :] - (target * step / support)[:, :, None]
+    weights.abs_().neg_().add_(1).clamp_(min=0)
+    return weights.div_(weights.sum(2, keepdim=True))
+
+
+def _blur_matrices(sigma: Tensor, size: int, reach: int) -> Tensor:
+    """Matrices `(B, size, size)` that convolve with a Gaussian; beyond the border its nearest pixel goes on, as in PIL.
+
+    A sigma of 0 gives the identity.
+    """
+    steps = torch.arange(-reach, reach + 1, device=sigma.device)
+    deviations = steps / sigma.clamp(min=1e-3)[:, None]
+    exponents = (-0.5 * deviations**2).where(deviations.abs() <= _BLUR_REACH, -math.inf)
+    pixel = torch.arange(size, device=sigma.device)
+    source = (pixel + steps[:, None]).clamp(0, size - 1)
+    # A product with zeros and ones, not scatter_add: that adds in a random order on a GPU.
+    shifts = (source[:, :, None] == pixel).to(torch.float32)
+    return (exponents.softmax(1) @ shifts.flatten(1)).view(-1, size, size)
+
+
+def _colour_maps(jitter: Jitter, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """One colour matrix `(B, C, C)` and offset `(B, C, 1)` a picture, for all of the jitter, in each picture's order.
+
+    `mean` is the mean colour `(B, C, 1)` of the view. Each step replaces colours c by `linear·c + offset`; contrast
+    needs the mean grey of the view as the steps before have left it, which is the image of the mean.
+    """
+    channels = mean.shape[1]
+    identity = torch.eye(channels, device=mean.device, dtype=mean.dtype)
+    weights = mean.new_tensor(GREY_WEIGHTS if channels == 3 else (1.0,))
+    to_grey = weights.expand(channels, channels)
+    brightness, contrast, saturation = (
+        factor[:, None, None] for factor in (jitter.brightness, jitter.contrast, jitter.saturation)
+    )
+    steps = torch.stack(
+        [
+            brightness * identity,
+            contrast * identity,
+            saturation * identity + (1 - saturation) * to_grey,
+            _hue_rotations(jitter.hue) if channels == 3 else identity.expand(len(mean), 1, 1),
+        ],
+        dim=1,
+    )
+    linear, offset = identity.expand(len(mean), channels, channels), torch.zeros_like(mean)
+    every = torch.arange(len(mean), device=mean.device)
+    for chosen in jitter.order.unbind(1):
+        step = steps[every, chosen]
+        pull = torch.where(chosen == 1, 1 - jitter.contrast, 0.0)[:, None, None]
+        mean_grey = to_grey @ (linear @ mean + offset)
+        linear, offset = step @ linear, step @ offset + pull * mean_grey
+    last = torch.where(jitter.grey[:, None, None], to_grey, identity)
+    return last @ linear, last @ offset
+
+
+def _hue_rotations(turns: Tensor) -> Tensor:
+    """Rotations `(B, 3, 3)` of the colours around the grey axis; a third of a turn takes red to green to blue."""
+    angle = 2 * math.pi * turns[:, None, None]
+    along = turns.new_full((3, 3), 1 / 3)
+    across = torch.eye(3, device=turns.device, dtype=turns.dtype) - along
+    quarter = turns.new_tensor([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)
+    return along + angle.cos() * across + angle.sin() * quarter
