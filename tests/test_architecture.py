@@ -17,11 +17,12 @@ MAY_USE = {
     "data": set(),
     "ssl": {"logic", "data"},
     "model": {"logic", "data", "ssl", "version"},
+    "pretraining": {"logic", "data", "ssl", "model", "evaluate"},
     "evaluate": {"logic", "data", "ssl", "model", "version"},
     "gallery": {"logic", "data", "ssl", "model", "version"},
     "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
-    "demo": {"logic", "data", "ssl", "model", "evaluate", "gallery"},
-    "cli": {"demo", "logic", "data", "ssl", "model", "evaluate", "gallery", "web", "version"},
+    "demo": {"pretraining", "logic", "data", "ssl", "model", "evaluate", "gallery"},
+    "cli": {"demo", "pretraining", "logic", "data", "ssl", "model", "evaluate", "gallery", "web", "version"},
     "__main__": {"cli"},
 }
 

@@ -1,26 +1,67 @@
 """`andornot …`: parses, calls, prints. A user's mistake is one clear line and exit code 2."""
 
 import argparse
+import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
+    """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     options = _parser().parse_args(arguments)
+    warnings.showwarning = _show_warning
     try:
         options.run(options)
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        print(f"andornot: {error.strerror or error}{where}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("andornot: stopped", file=sys.stderr)
-        return 130
+        return _fail(f"{error.strerror or error}{where}")
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        return _fail(str(error), code)
     return 0
+
+
+def _exit_code(error: Exception) -> int | None:
+    """What an error means for the shell; None for one that is ours and deserves its traceback."""
+    from .data import DataError
+    from .logic import FormulaError
+    from .model import ModelError
+    from .pretraining import PretrainingError
+    from .ssl.checkpoint import CheckpointError
+    from .ssl.recipe import RecipeError
+    from .ssl.training import Stopped, TrainingError
+
+    if isinstance(error, Stopped):
+        return 130
+    mistakes = CheckpointError, DataError, FormulaError, ModelError, PretrainingError, RecipeError, TrainingError
+    # Backbones name the package to install, or the known names, in ImportErrors and ValueErrors of their own.
+    raised_by_backbones = isinstance(error, ImportError | ValueError) and "/ssl/backbones/" in _raised_in(error)
+    return 2 if isinstance(error, mistakes) or raised_by_backbones else None
+
+
+def _raised_in(error: Exception) -> str:
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_code.co_filename.replace("\\", "/") if traceback else ""
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"andornot: {message}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"andornot: warning: {message}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,19 +70,79 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"andornot {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands)
+    _add_pretrain(commands)
+    return parser
 
+
+def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="the algebra on two pictures",
-        description="A worked example of OR, AND and NOT on two pictures: a table, and a drawing of the distributions.",
+        help="the main job on embedded data, in a few minutes",
+        description="Works an example of OR, AND and NOT, pretrains on real digits, and searches held-out digits with "
+        "formulas. Pictures of all that go to the output folder. A model that is there already is used again.",
         epilog="example: andornot demo -o demo/",
     )
-    demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for the drawing (default: demo/)")
+    demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for the results (default: demo/)")
     demo.set_defaults(run=_demo)
-    return parser
+
+
+def _add_pretrain(commands: Any) -> None:
+    pretrain = commands.add_parser(
+        "pretrain",
+        help="make a model of pictures, without labels",
+        description="Makes a model: calibrated on a folder of photos in about a minute, or trained by the paper's method.\n"
+        "SOURCE is a folder of pictures, or digits, scenes, mnist:PATH, cifar10:PATH, imagefolder:PATH,\n"
+        "voc:PATH, coco:PATH; options follow as ?key=value&key=value.",
+        epilog="examples: andornot pretrain photos/ -o model/\n"
+        "          andornot pretrain mnist:/data/mnist -o model/ --recipe mnist-paper --set epochs=20",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    pretrain.add_argument("source", metavar="SOURCE", help="where the pictures come from")
+    pretrain.add_argument("-o", "--output", type=Path, required=True, help="folder for the model")
+    pretrain.add_argument("--recipe", help="name or YAML file (default: digits for digits and mnist, else photos)")
+    pretrain.add_argument(
+        "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
+    )
+    pretrain.add_argument("--resume", action="store_true", help="go on with the unfinished training in the folder")
+    pretrain.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
+    pretrain.add_argument("--strict", action="store_true", help="a picture that cannot be read is an error")
+    pretrain.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
+    pretrain.add_argument("--json", action="store_true", help="print a summary for programs")
+    pretrain.set_defaults(run=_pretrain)
 
 
 def _demo(options: argparse.Namespace) -> None:
     from . import demo
 
     demo.run(options.output)
+
+
+def _pretrain(options: argparse.Namespace) -> None:
+    from .data import open_images
+    from .pretraining import default_recipe, pretrain
+    from .ssl.recipe import load_recipe
+    from .ssl.training import Stopped
+
+    recipe = load_recipe(options.recipe or default_recipe(options.source), options.changes)
+    images = open_images(options.source)
+    test_images = None
+    if {"train", "test"} <= set(images.splits) and images.split is None:
+        test_images = open_images(options.source, split="test")
+        images = open_images(options.source, split="train")
+    try:
+        model = pretrain(
+            images,
+            options.output,
+            recipe,
+            test_images=test_images,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            strict=options.strict,
+            tensorboard=options.tensorboard,
+        )
+    except Stopped as stopped:
+        raise Stopped(f"{stopped}; the same command with --resume goes on") from None
+    summary = {"model": str(options.output), "id": model.id, "pictures": len(images)}
+    summary |= {"num_features": model.num_features, "num_values": model.num_values}
+    print(json.dumps(summary) if options.json else f"{model} of {len(images):,} pictures is in {options.output}")

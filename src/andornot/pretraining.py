@@ -1,0 +1,144 @@
+"""Pretraining: from any pictures to a saved model, in one of three regimes."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import yaml
+
+from .data import ImageSet, Pictures
+from .evaluate.knn import knn_accuracy, single_classes
+from .model import DESCRIPTION, WEIGHTS, Model, new_network
+from .ssl.batches import PictureBatches, cache_features
+from .ssl.network import Network
+from .ssl.recipe import Recipe
+from .ssl.training import CHECKPOINT, LOG, Batches, Progress, train
+from .ssl.views import Views
+
+# Quantiles of this many pictures are as good as those of all.
+_CALIBRATION_PICTURES = 20_000
+# How often the kNN accuracy is measured during a training, and on how many pictures.
+_KNN_TIMES = 5
+_KNN_PICTURES = 5_000
+# Pictures up to this size are kept as they are.
+_SMALL = 64
+
+
+class PretrainingError(ValueError):
+    """A pretraining that cannot be started as asked."""
+
+
+def default_recipe(source: str) -> str:
+    """The recipe for pictures from there, if none is named."""
+    return "digits" if source.partition(":")[0].partition("?")[0] in ("digits", "mnist") else "photos"
+
+
+def pretrain(
+    images: ImageSet,
+    folder: Path,
+    recipe: Recipe,
+    *,
+    test_images: ImageSet | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    strict: bool = False,
+    tensorboard: bool = False,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+) -> Model:
+    """Makes a model of the pictures as the recipe says, saves it in `folder`, and returns it.
+
+    `test_images` with labels: kNN accuracy on them is measured a few times during the training.
+    """
+    _check_folder(folder, resume, overwrite)
+    network = new_network(recipe, images.channels)
+    size = recipe.size or network.backbone.size
+    if recipe.regime == "calibrated":
+        some = torch.randperm(len(images), generator=torch.Generator().manual_seed(recipe.seed))
+        images = images.subset(some[:_CALIBRATION_PICTURES].sort().values)
+    elif size > _SMALL:
+        # Views are cut out of somewhat larger pictures, as SimSiam's are.
+        size = size * 8 // 7
+    pictures = images.pictures(size, recipe.fit, strict=strict)
+    if pictures.broken:
+        say(pictures.broken_report())
+    if resume and not (folder / CHECKPOINT).exists():
+        say(f"there is no checkpoint in {folder} yet: starting from the beginning")
+    _open_folder(folder, recipe, overwrite)
+    if recipe.regime == "calibrated":
+        model = _calibrate(network, pictures, recipe)
+    else:
+        measure = _knn_measure(recipe, images, test_images)
+        batches = _batches(network, pictures, recipe)
+        train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
+        model = Model.from_network(network, recipe)
+    if int(os.environ.get("RANK", "0")) == 0:
+        model.save(folder)
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+    return model
+
+
+def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Refuses to lose what is in the folder; says what would be right."""
+    if (folder / DESCRIPTION).exists() and not overwrite:
+        raise PretrainingError(f"{folder} holds a finished model; --overwrite replaces it, another -o keeps both")
+    if (folder / CHECKPOINT).exists() and not (resume or overwrite):
+        raise PretrainingError(f"{folder} holds an unfinished training; --resume goes on, --overwrite starts anew")
+
+
+def _open_folder(folder: Path, recipe: Recipe, overwrite: bool) -> None:
+    """Makes the folder, removes what is to be overwritten, and writes the recipe into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if overwrite:
+        for name in (DESCRIPTION, WEIGHTS, CHECKPOINT, LOG):
+            (folder / name).unlink(missing_ok=True)
+    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    (folder / "recipe.yaml").write_text(text, encoding="utf-8")
+
+
+def _calibrate(network: Network, pictures: Pictures, recipe: Recipe) -> Model:
+    backbone = network.backbone
+    uncalibrated = Model.calibrated(backbone, torch.zeros(1, backbone.width), recipe)
+    return Model.calibrated(backbone, uncalibrated.features(pictures), recipe)
+
+
+def _batches(network: Network, pictures: Pictures, recipe: Recipe) -> Batches:
+    views = Views(recipe.view_settings(recipe.size or network.backbone.size))
+    if recipe.regime == "frozen":
+        count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
+        return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed)
+    return PictureBatches(pictures, views)
+
+
+def _knn_measure(
+    recipe: Recipe, images: ImageSet, test_images: ImageSet | None
+) -> Callable[[Progress], dict[str, float]] | None:
+    """A callback that measures kNN accuracy every few epochs, or None without labels."""
+    if test_images is None:
+        return None
+    train_part, test_part = _some(images), _some(test_images)
+    train_classes, test_classes = single_classes(train_part.labels), single_classes(test_part.labels)
+    if train_classes is None or test_classes is None:
+        return None
+    every = max(1, recipe.epochs // _KNN_TIMES)
+
+    def measure(progress: Progress) -> dict[str, float]:
+        if progress.epoch % every and progress.epoch != progress.epochs:
+            return {}
+        model = Model.from_network(progress.network, recipe)
+        sets = [part.pictures(model.size, recipe.fit, progress=False) for part in (train_part, test_part)]
+        features = [model.features(pictures, progress=False) for pictures in sets]
+        degrees = [model.encode(pictures, progress=False).degrees for pictures in sets]
+        return {
+            "knn_features": knn_accuracy(features[0], train_classes, features[1], test_classes),
+            "knn_degrees": knn_accuracy(degrees[0], train_classes, degrees[1], test_classes),
+        }
+
+    return measure
+
+
+def _some(images: ImageSet) -> ImageSet:
+    if len(images) <= _KNN_PICTURES:
+        return images
+    return images.subset(torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:_KNN_PICTURES])
