@@ -91,7 +91,7 @@ def _add_pretrain(commands: Any) -> None:
     pretrain = commands.add_parser(
         "pretrain",
         help="make a model of pictures, without labels",
-        description="Makes a model: calibrated on a folder of photos in about a minute, or trained by the paper's method.\n"
+        description="Makes a model: calibrated on a folder of photos in a minute, or trained as in the paper.\n"
         "SOURCE is a folder of pictures, or digits, scenes, mnist:PATH, cifar10:PATH, imagefolder:PATH,\n"
         "voc:PATH, coco:PATH; options follow as ?key=value&key=value.",
         epilog="examples: andornot pretrain photos/ -o model/\n"
@@ -104,8 +104,9 @@ def _add_pretrain(commands: Any) -> None:
     pretrain.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )
-    pretrain.add_argument("--resume", action="store_true", help="go on with the unfinished training in the folder")
-    pretrain.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
+    existing = pretrain.add_mutually_exclusive_group()
+    existing.add_argument("--resume", action="store_true", help="go on with the unfinished training in the folder")
+    existing.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
     pretrain.add_argument("--strict", action="store_true", help="a picture that cannot be read is an error")
     pretrain.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
     pretrain.add_argument("--json", action="store_true", help="print a summary for programs")

@@ -1,12 +1,25 @@
-"""`andornot demo`: the algebra on two pictures, small enough to follow by hand."""
+"""`andornot demo`: the algebra on two pictures, then the method on real digits, in a few minutes."""
 
 from pathlib import Path
 from typing import Final
 
-from .evaluate.figures import draw_features
-from .logic import Representation
+import torch
+
+from .data import Pictures, open_images
+from .evaluate.figures import SearchRow, draw_features, draw_search
+from .evaluate.knn import knn_accuracy, single_classes
+from .logic import Formula, Representation, degree_distance
+from .model import DESCRIPTION, Model
+from .pretraining import pretrain
+from .ssl.recipe import load_recipe
+from .ssl.synthesis import mix_pictures
 
 FEATURES: Final = ("dog", "ball", "sea")
+
+# Held-out digits that are put together, and what is asked of them; ab is one picture over the other.
+_PAIRS: Final = ((1, 0), (7, 6), (4, 3))
+_FORMULAS: Final = ("a", "b", "a | b", "ab & a", "ab & b", "ab - b")
+_HITS: Final = 10
 
 
 def example() -> dict[str, Representation]:
@@ -21,13 +34,76 @@ def example() -> dict[str, Representation]:
 
 
 def run(folder: Path) -> None:
-    """Prints the example and draws it."""
+    """All of the demo. What is there from an earlier run is used again."""
     folder.mkdir(parents=True, exist_ok=True)
+    show_example(folder)
+    model = _model(folder / "model")
+    train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
+    show_neighbours(model, train, test)
+    show_search(model, train, test, folder)
+
+
+def show_example(folder: Path) -> None:
+    """The algebra on two pictures, as a table and a drawing."""
     columns = example()
-    print("a is a dog with a ball, b a dog in the sea. How much of each feature, from 0 to 1:\n")
+    print("1. The algebra. a is a dog with a ball, b a dog in the sea. How much of each feature, from 0 to 1:\n")
     print(" " * 8 + "".join(f"{title:>10}" for title in columns))
     for row, feature in enumerate(FEATURES):
         print(f"{feature:>8}" + "".join(f"{r.degrees[row].item():>10.2f}" for r in columns.values()))
     picture = folder / "algebra.png"
     draw_features(columns, FEATURES).savefig(picture)
-    print(f"\nThe distributions behind these numbers: {picture}")
+    print(f"\n   The distributions behind these numbers: {picture}\n")
+
+
+def _model(folder: Path) -> Model:
+    if (folder / DESCRIPTION).exists():
+        print(f"2. The model in {folder} is used again.\n")
+        return Model.load(folder)
+    print("2. Pretraining on 4,000 real digits, without their labels:", flush=True)
+    model = pretrain(
+        open_images("digits", split="train"), folder, load_recipe("digits"), resume=True, say=lambda _: None
+    )
+    print(f"   {model} is in {folder}\n")
+    return model
+
+
+def show_neighbours(model: Model, train: Pictures, test: Pictures) -> None:
+    """How well nearest neighbours agree with the labels, which the model has never seen."""
+    classes = [single_classes(pictures.labels) for pictures in (train, test)]
+    if classes[0] is None or classes[1] is None:
+        raise ValueError("the digits have one class each")
+    features = [model.features(pictures) for pictures in (train, test)]
+    degrees = [model.encode(pictures).degrees for pictures in (train, test)]
+    print("3. 1,000 held-out digits take the label of their 20 nearest training digits. Part of them that is right:")
+    for name, (known, new) in {"backbone features": features, "representation": degrees}.items():
+        print(f"   {name:<18} {knn_accuracy(known, classes[0], new, classes[1]):.3f}")
+    print()
+
+
+def show_search(model: Model, train: Pictures, test: Pictures, folder: Path) -> None:
+    """Held-out digits in formulas, and the training digits nearest to the result."""
+    gallery = model.encode(train)
+    for number, (a, b) in enumerate(_PAIRS):
+        pictures = {"a": _digit(test, a), "b": _digit(test, b)}
+        pictures["ab"] = mix_pictures(pictures["a"], pictures["b"])
+        values = dict(zip(pictures, model.encode(torch.stack(list(pictures.values()))), strict=True))
+        rows = []
+        for text in _FORMULAS:
+            formula = Formula(text)
+            nearest = degree_distance(formula.evaluate(values), gallery).argsort()[:_HITS]
+            rows.append(SearchRow(text, [pictures[name] for name in formula.names], list(train[nearest])))
+        file = folder / f"search-{a}-{b}.png"
+        draw_search(rows).savefig(file)
+        if number == 0:
+            print(
+                "4. Searching the training digits with formulas. a and b are held-out digits, ab is one over the other:"
+            )
+        print(f"   a = {a}, b = {b}: {file}")
+
+
+def _digit(pictures: Pictures, digit: int) -> torch.Tensor:
+    """The first held-out picture of that digit, `(1, 28, 28)` from 0 to 1."""
+    labels = pictures.labels
+    if labels is None:
+        raise ValueError("the digits have labels")
+    return pictures[int(labels[:, digit].nonzero()[0])].float() / 255

@@ -37,8 +37,7 @@ class Centre(nn.Module):
     def forward(self, logits: Tensor) -> Target:
         """The targets of raw logits `(B, N, M)`. Eq. (z_2), with the stop-gradient."""
         logits = logits.detach().float()
-        sharpened = (logits - self.centre) / self.temperature
-        return Target(logits, Representation(sharpened.softmax(-1), validate=False))
+        return Target(logits, Representation.from_logits(logits - self.centre, self.temperature, validate=False))
 
     @torch.no_grad()
     def update(self, *targets: Target) -> None:
