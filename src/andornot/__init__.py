@@ -1,5 +1,7 @@
 """Image representations that you can compute with: `a | b`, `a & b`, `~a`."""
 
+from typing import TYPE_CHECKING, Any
+
 from .logic import (
     Formula,
     FormulaError,
@@ -18,9 +20,13 @@ from .logic import (
 )
 from .version import __version__
 
+if TYPE_CHECKING:
+    from .model import Model
+
 __all__ = [
     "Formula",
     "FormulaError",
+    "Model",
     "Representation",
     "__version__",
     "all_of",
@@ -35,3 +41,12 @@ __all__ = [
     "godel_not",
     "implication",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Heavy parts are loaded when they are used."""
+    if name == "Model":
+        from .model import Model
+
+        return Model
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

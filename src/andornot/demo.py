@@ -39,8 +39,9 @@ def run(folder: Path) -> None:
     show_example(folder)
     model = _model(folder / "model")
     train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
-    show_neighbours(model, train, test)
-    show_search(model, train, test, folder)
+    gallery = model.encode(train)
+    show_neighbours(model, train, gallery, test)
+    show_search(model, train, gallery, test, folder)
 
 
 def show_example(folder: Path) -> None:
@@ -67,23 +68,23 @@ def _model(folder: Path) -> Model:
     return model
 
 
-def show_neighbours(model: Model, train: Pictures, test: Pictures) -> None:
+def show_neighbours(model: Model, train: Pictures, gallery: Representation, test: Pictures) -> None:
     """How well nearest neighbours agree with the labels, which the model has never seen."""
     classes = [single_classes(pictures.labels) for pictures in (train, test)]
     if classes[0] is None or classes[1] is None:
         raise ValueError("the digits have one class each")
     features = [model.features(pictures) for pictures in (train, test)]
-    degrees = [model.encode(pictures).degrees for pictures in (train, test)]
+    degrees = [gallery.degrees, model.encode(test).degrees]
     print("3. 1,000 held-out digits take the label of their 20 nearest training digits. Part of them that is right:")
     for name, (known, new) in {"backbone features": features, "representation": degrees}.items():
         print(f"   {name:<18} {knn_accuracy(known, classes[0], new, classes[1]):.3f}")
     print()
 
 
-def show_search(model: Model, train: Pictures, test: Pictures, folder: Path) -> None:
+def show_search(model: Model, train: Pictures, gallery: Representation, test: Pictures, folder: Path) -> None:
     """Held-out digits in formulas, and the training digits nearest to the result."""
-    gallery = model.encode(train)
-    for number, (a, b) in enumerate(_PAIRS):
+    print("4. Searching the training digits with formulas. a and b are held-out digits, ab is one over the other:")
+    for a, b in _PAIRS:
         pictures = {"a": _digit(test, a), "b": _digit(test, b)}
         pictures["ab"] = mix_pictures(pictures["a"], pictures["b"])
         values = dict(zip(pictures, model.encode(torch.stack(list(pictures.values()))), strict=True))
@@ -94,10 +95,6 @@ def show_search(model: Model, train: Pictures, test: Pictures, folder: Path) -> 
             rows.append(SearchRow(text, [pictures[name] for name in formula.names], list(train[nearest])))
         file = folder / f"search-{a}-{b}.png"
         draw_search(rows).savefig(file)
-        if number == 0:
-            print(
-                "4. Searching the training digits with formulas. a and b are held-out digits, ab is one over the other:"
-            )
         print(f"   a = {a}, b = {b}: {file}")
 
 

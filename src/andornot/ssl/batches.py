@@ -74,7 +74,7 @@ def cache_features(
         for view in range(count):
             # Neighbours of a shuffled order are partners, so that one batch has both of them.
             order = torch.randperm(len(pictures), generator=generator)
-            for indices in torch.split(order, batch_size):
+            for indices in torch.tensor_split(order, -(-len(order) // batch_size)):
                 made = views(pictures[indices].to(device), generator)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]

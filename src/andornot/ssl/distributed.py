@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-import torch.distributed.nn.functional
 from torch import Tensor, distributed, nn
 
 
@@ -21,6 +20,25 @@ def mean_over_processes(values: Tensor) -> Tensor:
     return values
 
 
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, with a gradient to each of them. torch's own is deprecated without a successor."""
+
+    @staticmethod
+    def forward(_: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_: Any, *gradients: Tensor) -> Tensor:
+        return _Sum.forward(_, *gradients)
+
+
+def _sum_over_processes(values: Tensor) -> Tensor:
+    total: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
+    return total
+
+
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm with the mean and variance of the batches of all processes, on any device.
 
@@ -35,18 +53,19 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         """`(B, C, ...)`, normalised over all but C."""
         if not self.training or num_processes() == 1:
             return super().forward(values)
-        axes = [0, *range(2, values.ndim)]
+        axes, shape = [0, *range(2, values.ndim)], [1, -1, *[1] * (values.ndim - 2)]
         count = values.numel() // values.shape[1] * num_processes()
-        sums = torch.stack([values.sum(axes), values.square().sum(axes)])
-        mean, square = torch.distributed.nn.functional.all_reduce(sums) / count  # type: ignore[no-untyped-call]
-        variance = square - mean.square()
+        wide = values.to(torch.promote_types(values.dtype, torch.float32))
+        mean = _sum_over_processes(wide.sum(axes)) / count
+        # Not the mean of squares minus the squared mean: it cancels, below zero even, where the mean is large.
+        centred = wide - mean.view(shape)
+        variance = _sum_over_processes(centred.square().sum(axes)) / count
         if self.track_running_stats:
             self._track(mean.detach(), variance.detach() * count / (count - 1))
-        shape = [1, -1, *[1] * (values.ndim - 2)]
-        normal: Tensor = (values - mean.view(shape)) * (variance + self.eps).rsqrt().view(shape)
-        if not self.affine:
-            return normal
-        return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            normal = torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
+        return normal.to(values.dtype)
 
     def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
         assert self.running_mean is not None
@@ -64,7 +83,11 @@ def synchronise_batch_norms(module: nn.Module) -> nn.Module:
         if isinstance(child, nn.modules.batchnorm._BatchNorm):
             affine: dict[str, Any] = {"affine": child.affine, "track_running_stats": child.track_running_stats}
             synchronised = SyncBatchNorm(child.num_features, child.eps, child.momentum, **affine)
-            synchronised.load_state_dict(child.state_dict())
+            # The same tensors, not copies: frozen ones stay frozen, and an optimiser goes on with its own.
+            for tensor_name, parameter in child.named_parameters(recurse=False):
+                setattr(synchronised, tensor_name, parameter)
+            for tensor_name, buffer in child.named_buffers(recurse=False):
+                setattr(synchronised, tensor_name, buffer)
             setattr(module, name, synchronised.train(child.training))
         else:
             synchronise_batch_norms(child)

@@ -1,0 +1,118 @@
+"""Mixed pictures and the targets they get, against the paper's equations written as loops."""
+
+import math
+
+import pytest
+import torch
+
+from andornot.logic import Representation
+from andornot.ssl.synthesis import SYNTHESES, logic, maximum, mean, mix_pictures
+from andornot.ssl.targets import Centre
+
+B, N, M = 3, 2, 4
+TEMPERATURE = 0.5
+
+
+@pytest.fixture
+def centre():
+    centre = Centre(N, M, TEMPERATURE)
+    centre.centre.normal_(generator=torch.Generator().manual_seed(1))
+    return centre
+
+
+@pytest.fixture
+def targets(centre):
+    first, second = torch.randn(2, B, N, M, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    return centre(first), centre(second)
+
+
+def slow_softmax(row):
+    powers = [math.exp(x) for x in row]
+    return [power / sum(powers) for power in powers]
+
+
+def of_each_feature(function, first, second):
+    """`(B, N, M)`: the function of two rows over the truth values, for each picture and feature."""
+    rows = [[function(first[i][j].tolist(), second[i][j].tolist(), j) for j in range(N)] for i in range(B)]
+    return torch.tensor(rows)
+
+
+# Mixed pictures
+
+
+@pytest.mark.parametrize("mixing", [0.0, 0.3, 0.5, 1.0])
+def test_mixup_adds_pictures_pixel_by_pixel(mixing):
+    first, second = torch.rand(2, 2, 1, 3, 3)
+    mixed = mix_pictures(first, second, mixing)
+    for place in torch.cartesian_prod(torch.arange(2), torch.arange(1), torch.arange(3), torch.arange(3)).tolist():
+        i, c, y, x = place
+        expected = mixing * first[i, c, y, x].item() + (1 - mixing) * second[i, c, y, x].item()
+        assert mixed[i, c, y, x].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_mixup_takes_lambda_of_the_first_picture():
+    first, second = torch.rand(2, 2, 1, 3, 3)
+    torch.testing.assert_close(mix_pictures(first, second, 1.0), first)
+    torch.testing.assert_close(mix_pictures(first, second, 0.0), second)
+    torch.testing.assert_close(mix_pictures(first, second), (first + second) / 2)
+
+
+# Their targets
+
+
+@pytest.mark.parametrize("mixing", [0.0, 0.3, 0.5, 1.0])
+def test_mean_averages_the_distributions_with_lambda(targets, centre, mixing):
+    def average(one, two, _):
+        return [mixing * a + (1 - mixing) * b for a, b in zip(one, two, strict=True)]
+
+    expected = of_each_feature(average, *(target.representation.probs for target in targets))
+    torch.testing.assert_close(mean(*targets, mixing, centre).probs, expected)
+
+
+def test_maximum_sharpens_and_centres_the_larger_of_the_raw_logits(targets, centre):
+    def softmax_of_larger(one, two, j):
+        larger = [max(a, b) for a, b in zip(one, two, strict=True)]
+        return slow_softmax([(a - c) / TEMPERATURE for a, c in zip(larger, centre.centre[j].tolist(), strict=True)])
+
+    expected = of_each_feature(softmax_of_larger, *(target.logits for target in targets))
+    torch.testing.assert_close(maximum(*targets, 0.5, centre).probs, expected)
+
+
+def test_logic_is_or_by_enumeration_of_all_truth_values(targets, centre):
+    def either(one, two, _):
+        distribution = [0.0] * M
+        for k, a in enumerate(one):
+            for l, b in enumerate(two):  # noqa: E741
+                distribution[max(k, l)] += a * b
+        return distribution
+
+    expected = of_each_feature(either, *(target.representation.probs for target in targets))
+    torch.testing.assert_close(logic(*targets, 0.5, centre).probs, expected)
+
+
+def test_logic_is_the_papers_equation(targets, centre):
+    def equation(one, two, _):
+        return [one[k] * sum(two[: k + 1]) + two[k] * sum(one[: k + 1]) - one[k] * two[k] for k in range(M)]
+
+    expected = of_each_feature(equation, *(target.representation.probs for target in targets))
+    torch.testing.assert_close(logic(*targets, 0.5, centre).probs, expected)
+
+
+@pytest.mark.parametrize("synthesis", [maximum, logic])
+def test_maximum_and_logic_do_not_depend_on_lambda_or_the_order(synthesis, targets, centre):
+    expected = synthesis(*targets, 0.5, centre)
+    assert synthesis(*targets, 0.9, centre) == expected
+    assert synthesis(*reversed(targets), 0.5, centre).isclose(expected)
+
+
+@pytest.mark.parametrize("synthesis", [mean, maximum, logic])
+def test_a_synthesis_is_a_representation_without_gradient_and_leaves_the_centre_alone(synthesis, targets, centre):
+    before = centre.centre.clone()
+    made = synthesis(*targets, 0.3, centre)
+    Representation(made.probs)  # validated
+    assert not made.probs.requires_grad
+    assert torch.equal(centre.centre, before)
+
+
+def test_there_are_the_four_methods_of_the_paper():
+    assert list(SYNTHESES.items()) == [("vanilla", None), ("mean", mean), ("maximum", maximum), ("logic", logic)]
