@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -144,6 +145,8 @@ def _pretrain(options: argparse.Namespace) -> None:
         )
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command with --resume goes on") from None
+    if os.environ.get("RANK", "0") != "0":  # torchrun: the first process speaks for all
+        return
     summary = {"model": str(options.output), "id": model.id, "pictures": len(images)}
     summary |= {"num_features": model.num_features, "num_values": model.num_values}
     print(json.dumps(summary) if options.json else f"{model} of {len(images):,} pictures is in {options.output}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -21,14 +22,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from .data import Pictures
-from .data.decoding import decode, to_tensor
+from .data.decoding import decode, plain, to_tensor
 from .data.resizing import square
 from .logic import Representation
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_atomically, write_tensors
 from .ssl.network import Network
-from .ssl.recipe import Recipe, RecipeError, make_recipe
+from .ssl.recipe import Recipe, make_recipe
 from .ssl.training import CHECKPOINT
 from .version import __version__
 
@@ -102,7 +103,7 @@ class Model:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return next(self.head.parameters(), next(self.backbone.parameters())).device
+        return next(self.backbone.buffers()).device
 
     def to(self, device: str | torch.device) -> Model:
         """Moves the model to a device, and returns it."""
@@ -136,6 +137,8 @@ class Model:
 
     @torch.no_grad()
     def _compute(self, images: Any, head: nn.Module, batch_size: int, progress: bool | None) -> Tensor:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         single, items = _as_items(images)
         results: list[Tensor] = []
         disabled = None if progress is None else not progress  # None: only on a terminal
@@ -150,7 +153,7 @@ class Model:
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
         """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
-        if isinstance(items, Pictures):
+        if isinstance(items, Pictures) and items.size == self.size and items.channels in (1, self.channels):
             for start in range(0, len(items), batch_size):
                 yield _as_floats(items[start : start + batch_size])
             return
@@ -169,18 +172,18 @@ class Model:
         if isinstance(item, str | os.PathLike | bytes):
             image = decode(item, size=self.size, channels=self.channels)
         elif isinstance(item, Image.Image):
-            image = item.convert("L" if self.channels == 1 else "RGB")
+            image = plain(item, self.channels)
         else:
             return self._prepare_pixels(_as_pixels(item))
         return _as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
 
     def _prepare_pixels(self, pixels: Tensor) -> Tensor:
         floats = _as_floats(pixels)
-        if floats.shape[-2:] == (self.size, self.size):
-            return floats
-        if floats.shape[0] not in (1, 3):
-            raise ValueError(f"a picture has 1 or 3 channels, got {floats.shape[0]} in {tuple(floats.shape)}")
-        image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).numpy())
+        if floats.shape[0] in (1, self.channels) and floats.shape[1:] == (self.size, self.size):
+            return floats.expand(self.channels, -1, -1).cpu()
+        if floats.shape[0] not in (1, 3) or not floats.numel():
+            raise ValueError(f"a picture is (1, H, W) or (3, H, W), got {tuple(floats.shape)}")
+        image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).cpu().numpy())
         return self._prepare(image)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -212,6 +215,10 @@ class Model:
         try:
             recipe = make_recipe(description["recipe"])
             if backbone is None:
+                if str(description["backbone"]["name"]).startswith("module:"):
+                    raise ModelError(
+                        f"{folder} has a network of your own in it: Model.load(folder, backbone=…) needs it"
+                    )
                 backbone = build_backbone(**description["backbone"])
             model = _empty_model(backbone, recipe)
             if _digest(folder / WEIGHTS) != description["weights"]:
@@ -221,15 +228,19 @@ class Model:
             model._restore(load_file(folder / WEIGHTS))
         except FileNotFoundError:
             raise ModelError(f"{folder} has a {DESCRIPTION} but no {WEIGHTS}") from None
-        except (SafetensorError, KeyError, TypeError, RecipeError, RuntimeError) as error:
+        except ModelError:
+            raise
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             message = " ".join(str(error).split())
             raise ModelError(f"{folder} does not hold a model that can be read: {message}") from None
         return model
 
     @property
     def id(self) -> str:
-        """A text that is the same for models with the same weights, and differs for others."""
-        digest = hashlib.sha256()
+        """A text that is the same for models that encode alike, and differs for others."""
+        deciding = ("regime", "num_values", "prediction_temperature", "fit", "calibration")
+        settings = {"size": self.size, **self.recipe.model_dump(mode="json", include=set(deciding))}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for name, tensor in sorted(self._state().items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
@@ -255,7 +266,8 @@ class Model:
             raise ModelError("the export needs the package onnx: pip install onnx") from None
         import warnings
 
-        whole = nn.Sequential(optimise_for_inference(self.backbone), self.head).cpu().eval()
+        # Copies: the model itself stays on its device.
+        whole = nn.Sequential(optimise_for_inference(self.backbone), copy.deepcopy(self.head)).cpu().eval()
         example = torch.rand(2, self.channels, self.size, self.size)
 
         def write(partial_path: Path) -> None:
@@ -311,8 +323,10 @@ def _read_description(folder: Path) -> dict[str, Any]:
     if not isinstance(description, dict) or not isinstance(description.get("format"), int):
         raise ModelError(f"{file} is of something else than andornot")
     if description["format"] > FORMAT:
-        version = description.get("versions", {}).get("andornot", "a newer version")
-        raise ModelError(f"{folder} was made by andornot {version}, and this is {__version__}: update andornot")
+        versions = description.get("versions")
+        version = versions.get("andornot", "") if isinstance(versions, dict) else ""
+        maker = f"andornot {version}" if version else "a newer andornot"
+        raise ModelError(f"{folder} was made by {maker}, and this is {__version__}: update andornot")
     return description
 
 
@@ -335,13 +349,18 @@ def _as_items(images: Any) -> tuple[bool, Sequence[Any]]:
         return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
     if isinstance(images, np.ndarray):
         return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
-    return False, list(images)
+    try:
+        return False, list(images)
+    except TypeError:
+        return True, [images]  # which no one can prepare, and says so
 
 
 def _as_pixels(item: Any) -> Tensor:
     """An array `(H, W)` or `(H, W, C)`, or a tensor `(C, H, W)`, as a tensor `(C, H, W)`."""
     if isinstance(item, np.ndarray) and item.ndim in (2, 3):
-        return torch.from_numpy(item if item.ndim == 2 else item.transpose(2, 0, 1)).reshape(-1, *item.shape[:2])
+        # A copy: arrays may be read-only, as those of PIL are, or mirrored, and torch takes neither.
+        pixels = np.array(item if item.ndim == 3 else item[..., None]).transpose(2, 0, 1)
+        return torch.from_numpy(np.ascontiguousarray(pixels))
     if isinstance(item, Tensor) and item.ndim in (2, 3):
         return item if item.ndim == 3 else item.unsqueeze(0)
     shape = f" of shape {tuple(item.shape)}" if hasattr(item, "shape") else ""
@@ -353,4 +372,8 @@ def _as_floats(pixels: Tensor) -> Tensor:
         return pixels.float() / 255
     if not pixels.is_floating_point():
         raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
+    if pixels.numel():
+        low, high = (value.item() for value in torch.aminmax(pixels))
+        if not (low >= 0 and high <= 1):  # true for NaN as well
+            raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
     return pixels.float()

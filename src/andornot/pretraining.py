@@ -14,7 +14,7 @@ from .model import DESCRIPTION, WEIGHTS, Model, new_network
 from .ssl.batches import PictureBatches, cache_features
 from .ssl.network import Network
 from .ssl.recipe import Recipe
-from .ssl.training import CHECKPOINT, LOG, Batches, Progress, train
+from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
 from .ssl.views import Views
 
 # Quantiles of this many pictures are as good as those of all.
@@ -65,7 +65,11 @@ def pretrain(
         say(pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
         say(f"there is no checkpoint in {folder} yet: starting from the beginning")
-    _open_folder(folder, recipe, overwrite)
+    if recipe.regime != "calibrated":
+        check_training(recipe, len(pictures), folder, resume=resume)
+    is_first = int(os.environ.get("RANK", "0")) == 0
+    if is_first:
+        _open_folder(folder, recipe, overwrite)
     if recipe.regime == "calibrated":
         model = _calibrate(network, pictures, recipe)
     else:
@@ -73,7 +77,7 @@ def pretrain(
         batches = _batches(network, pictures, recipe)
         train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
         model = Model.from_network(network, recipe)
-    if int(os.environ.get("RANK", "0")) == 0:
+    if is_first:
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
@@ -81,7 +85,9 @@ def pretrain(
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuses to lose what is in the folder; says what would be right."""
-    if (folder / DESCRIPTION).exists() and not overwrite:
+    # A run that was killed after saving its model, but before removing its checkpoint, may go on as any other.
+    killed_at_the_end = resume and (folder / CHECKPOINT).exists()
+    if (folder / DESCRIPTION).exists() and not (overwrite or killed_at_the_end):
         raise PretrainingError(f"{folder} holds a finished model; --overwrite replaces it, another -o keeps both")
     if (folder / CHECKPOINT).exists() and not (resume or overwrite):
         raise PretrainingError(f"{folder} holds an unfinished training; --resume goes on, --overwrite starts anew")
@@ -118,8 +124,7 @@ def _knn_measure(
     if test_images is None:
         return None
     train_part, test_part = _some(images), _some(test_images)
-    train_classes, test_classes = single_classes(train_part.labels), single_classes(test_part.labels)
-    if train_classes is None or test_classes is None:
+    if single_classes(train_part.labels) is None or single_classes(test_part.labels) is None:
         return None
     every = max(1, recipe.epochs // _KNN_TIMES)
 
@@ -128,6 +133,10 @@ def _knn_measure(
             return {}
         model = Model.from_network(progress.network, recipe)
         sets = [part.pictures(model.size, recipe.fit, progress=False) for part in (train_part, test_part)]
+        # The labels of the readable pictures: a broken one has no features.
+        train_classes, test_classes = (single_classes(pictures.labels) for pictures in sets)
+        if train_classes is None or test_classes is None:
+            return {}
         features = [model.features(pictures, progress=False) for pictures in sets]
         degrees = [model.encode(pictures, progress=False).degrees for pictures in sets]
         return {

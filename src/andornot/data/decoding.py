@@ -73,9 +73,14 @@ def decode(
                 # Twice the size leaves the final, antialiased resizing enough to work with.
                 image.draft(None, (2 * size, 2 * size))
             image.load()
-            return _upright(_converted(image, "RGB" if channels == 3 else "L"), image)
+            return plain(image, channels)
     except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
         raise BrokenImageError(label, _reason(error, max_pixels)) from error
+
+
+def plain(image: Image.Image, channels: int = 3) -> Image.Image:
+    """An open picture as `decode` gives it: upright, 8 bits, RGB or grey, over white where it is transparent."""
+    return _upright(_converted(image, "L" if channels == 1 else "RGB"), image)
 
 
 def to_tensor(image: Image.Image) -> Tensor:

@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 _OPTIMISER = "optimiser."
@@ -30,16 +31,22 @@ class Checkpoint(NamedTuple):
     settings: dict[str, Any]
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk."""
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk.
+
+    An OSError, of a full disk for example, names `path`.
+    """
     partial = path.with_name(f"{path.name}.partial")
     try:
         write(partial)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -49,16 +56,13 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Tensors as a safetensors file, atomically. A full disk is an OSError, as for any other file."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    """Tensors as a safetensors file, atomically.
 
-    def write(partial: Path) -> None:
-        try:
-            save_file(plain, partial, metadata=metadata)
-        except SafetensorError as error:
-            raise OSError(f"cannot write {path}: {error}") from None
-
-    write_atomically(path, write)
+    Not with safetensors' own `save_file`: that writes to a file of a random name, which a killed process leaves
+    behind, and that only its owner may read.
+    """
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata)
+    write_atomically(path, lambda partial: partial.write_bytes(content))
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -73,10 +77,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
-            metadata = file.metadata()
+            metadata = file.metadata() or {}
         step, settings = int(metadata["step"]), json.loads(metadata["settings"])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged ({error}); start anew with --overwrite") from None
+    except (KeyError, ValueError):
+        raise CheckpointError(f"{path} is not a checkpoint of andornot; start anew with --overwrite") from None
     model = {name: tensor for name, tensor in tensors.items() if not name.startswith(_OPTIMISER)}
     optimiser = {n.removeprefix(_OPTIMISER): tensor for n, tensor in tensors.items() if n.startswith(_OPTIMISER)}
     return Checkpoint(step, model, optimiser, settings)

@@ -20,7 +20,7 @@ class RecipeError(ValueError):
 class Calibration(BaseModel):
     """How activations of a backbone become degrees, without training."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     power: float = Field(
         default=4.0, gt=0, description="degree = rank ** power: the higher, the fewer pictures have a feature"
@@ -34,7 +34,7 @@ class Calibration(BaseModel):
 class Recipe(BaseModel):
     """Settings of a pretraining. The defaults are the paper's."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
     regime: Literal["scratch", "frozen", "calibrated"] = "scratch"
     backbone: str = "resnet18"
@@ -67,6 +67,9 @@ class Recipe(BaseModel):
     accumulate: int = Field(default=1, ge=1, description="parts of a batch that are computed one after the other")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = "32-true"
     seed: int = Field(default=0, ge=0)
+    checkpoint_seconds: float = Field(
+        default=60.0, ge=0, description="how much a killed run loses at most; changes nothing else"
+    )
 
     calibration: Calibration = Calibration()
 
@@ -98,9 +101,10 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name_or_path: str, changes: Iterable[str] = ()) -> Recipe:
     """A recipe by name or from a YAML file, with `key=value` changes; `calibration.power=2` reaches inside."""
+    text = _read(name_or_path)
     try:
-        settings = yaml.safe_load(_read(name_or_path)) or {}
-    except yaml.YAMLError as error:
+        settings = yaml.safe_load(text) or {}
+    except (yaml.YAMLError, ValueError) as error:  # the second for a date like 2024-13-45
         raise RecipeError(f"{name_or_path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(settings, dict):
         raise RecipeError(f"{name_or_path} must have lines `key: value`, got a {type(settings).__name__}")
@@ -145,7 +149,7 @@ def _apply(settings: dict[str, Any], change: str) -> None:
         raise RecipeError(f'"{change}" is not of the form key=value, for example epochs=20')
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise RecipeError(f'the value in "{change}" cannot be read') from None
     *outer, key = path.strip().split(".")
     for part in outer:

@@ -6,6 +6,7 @@ the epoch, views from the seed and the step.
 """
 
 import csv
+import io
 import math
 import os
 import signal
@@ -29,6 +30,7 @@ from .checkpoint import (
     optimiser_tensors,
     restore_optimiser,
     save_checkpoint,
+    write_atomically,
 )
 from .network import Network, Objective, StepResult
 from .recipe import Recipe
@@ -37,6 +39,8 @@ from .watch import collapse_warning, measure_health
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOG: Final = "log.csv"
+# Settings that a resumed run may change.
+_FREE: Final = ("checkpoint_seconds",)
 
 
 class TrainingError(RuntimeError):
@@ -72,15 +76,19 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    checkpoint_seconds: float = 60.0,
     log_every: int = 20,
     tensorboard: bool = False,
     after_epoch: Callable[[Progress], dict[str, float]] | None = None,
 ) -> Network:
     """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder."""
-    return _Training(recipe, network, batches, folder, resume, log_every, tensorboard).run(
-        checkpoint_seconds, after_epoch
-    )
+    return _Training(recipe, network, batches, folder, resume, log_every, tensorboard).run(after_epoch)
+
+
+def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
+    """Raises what `train` would for too few pictures or a checkpoint of another run, before anything is written."""
+    _batch_size(recipe, pictures, int(os.environ.get("WORLD_SIZE", 1)))
+    if resume and (folder / CHECKPOINT).exists():
+        _load_matching(folder / CHECKPOINT, _settings(recipe, pictures))
 
 
 class _Training:
@@ -127,10 +135,10 @@ class _Training:
             self.table = _Log(folder / LOG, self.start)
             self.board = _tensorboard(folder) if tensorboard else None
 
-    def run(self, checkpoint_seconds: float, after_epoch: Callable[[Progress], dict[str, float]] | None) -> Network:
+    def run(self, after_epoch: Callable[[Progress], dict[str, float]] | None) -> Network:
         self.bare.train()
         saved = time.monotonic()
-        with _stop_signals() as stop, self._bar() as bar:
+        with _without_denormals(), _stop_signals() as stop, self._bar() as bar:
             for step in range(self.start, self.total):
                 result = self._step(step)
                 epoch_ends = (step + 1) % self.steps_per_epoch == 0
@@ -144,11 +152,11 @@ class _Training:
                         bar.write(
                             f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()), sys.stderr
                         )
-                due = time.monotonic() - saved > checkpoint_seconds
-                if due or stop.asked or step + 1 == self.total:
+                due, asked = self._agree(time.monotonic() - saved > self.recipe.checkpoint_seconds, stop.asked)
+                if due or asked or step + 1 == self.total:
                     self._save(step + 1)
                     saved = time.monotonic()
-                if stop.asked and step + 1 < self.total:
+                if asked and step + 1 < self.total:
                     raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
         return self.bare.network
 
@@ -162,21 +170,28 @@ class _Training:
             group["lr"] = rate
         self.optimiser.zero_grad()
         parts = self._indices(step).chunk(recipe.accumulate)
-        results = []
+        results, losses = [], []
         for number, indices in enumerate(parts):
             with self.fabric.no_backward_sync(self.objective, enabled=number + 1 < len(parts)):
                 result = self.batches.compute(self.objective, indices, generator)
                 self.fabric.backward(result.losses.total / len(parts))
             results.append(result)
-        loss = result.losses.total.item()
-        if not math.isfinite(loss):
+            losses.append(result.losses.total.item())
+        if not math.isfinite(loss := sum(losses)):
             raise TrainingError(
-                f"the loss became {loss} at step {step + 1} of {self.total}; the last checkpoint is whole. "
-                "Try a lower learning_rate, or precision=32-true"
+                f"the loss became {loss} at step {step + 1} of {self.total}; "
+                "start anew (--overwrite) with a lower learning_rate, or with precision=32-true"
             )
         self.optimiser.step()
         self.bare.centre.update(*(target for result in results for target in result.targets))
         return result
+
+    def _agree(self, *wishes: bool) -> list[bool]:
+        """What any process wishes: clocks and signals differ between them, and all must save after the same step."""
+        if self.fabric.world_size == 1:
+            return list(wishes)
+        numbers = torch.tensor(wishes, dtype=torch.int32, device=self.fabric.device)
+        return [bool(number) for number in self.fabric.all_reduce(numbers, reduce_op="max")]
 
     def _indices(self, step: int) -> Tensor:
         """The numbers of this process's pictures in a step; an epoch's last, incomplete batch is dropped."""
@@ -221,33 +236,44 @@ class _Training:
 
     def _save(self, step: int) -> None:
         if self.fabric.is_global_zero:
-            checkpoint = Checkpoint(step, self.bare.state_dict(), optimiser_tensors(self.optimiser), self._settings())
+            settings = _settings(self.recipe, len(self.batches))
+            checkpoint = Checkpoint(step, self.bare.state_dict(), optimiser_tensors(self.optimiser), settings)
             save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self.fabric.barrier()
-
-    def _settings(self) -> dict[str, Any]:
-        return {"recipe": self.recipe.model_dump(mode="json"), "pictures": len(self.batches)}
 
     def _restore(self) -> int:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return 0
-        checkpoint = load_checkpoint(path)
-        theirs, mine = checkpoint.settings, self._settings()
-        if theirs["pictures"] != mine["pictures"]:
-            raise CheckpointError(
-                f"{path} was made with {theirs['pictures']} pictures, and now there are {mine['pictures']}; "
-                "a run goes on with the pictures it began with, or starts anew with --overwrite"
-            )
-        for key, value in mine["recipe"].items():
-            if theirs["recipe"].get(key) != value:
-                raise CheckpointError(
-                    f"{path} was made with {key}={theirs['recipe'].get(key)!r}, and now it is {value!r}; "
-                    "a run goes on with the settings it began with, or starts anew with --overwrite"
-                )
-        self.bare.load_state_dict(checkpoint.model)
+        checkpoint = _load_matching(path, _settings(self.recipe, len(self.batches)))
+        try:
+            self.bare.load_state_dict(checkpoint.model)
+        except RuntimeError:
+            raise CheckpointError(f"{path} is of another network; start anew with --overwrite") from None
         restore_optimiser(self.optimiser, checkpoint.optimiser)
         return checkpoint.step
+
+
+def _settings(recipe: Recipe, pictures: int) -> dict[str, Any]:
+    return {"recipe": recipe.model_dump(mode="json"), "pictures": pictures}
+
+
+def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
+    """The checkpoint, if it was made with these settings."""
+    checkpoint = load_checkpoint(path)
+    theirs = checkpoint.settings
+    if theirs["pictures"] != mine["pictures"]:
+        raise CheckpointError(
+            f"{path} was made with {theirs['pictures']} pictures, and now there are {mine['pictures']}; "
+            "a run goes on with the pictures it began with, or starts anew with --overwrite"
+        )
+    for key, value in mine["recipe"].items():
+        if key not in _FREE and theirs["recipe"].get(key) != value:
+            raise CheckpointError(
+                f"{path} was made with {key}={theirs['recipe'].get(key)!r}, and now it is {value!r}; "
+                "a run goes on with the settings it began with, or starts anew with --overwrite"
+            )
+    return checkpoint
 
 
 def _fabric(recipe: Recipe) -> Any:
@@ -322,8 +348,11 @@ class _Log:
         if grown:
             self._rewrite()
         else:
-            with self.path.open("a", newline="") as file:
-                csv.DictWriter(file, self.columns).writerow(row)
+            try:
+                with self.path.open("a", newline="") as file:
+                    csv.DictWriter(file, self.columns).writerow(row)
+            except OSError as error:  # of a full disk, which by itself does not say where
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def _append(self, row: dict[str, str]) -> bool:
         self.rows.append(row)
@@ -332,10 +361,26 @@ class _Log:
         return bool(new)
 
     def _rewrite(self) -> None:
-        with self.path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, self.columns)
-            writer.writeheader()
-            writer.writerows(self.rows)
+        # Atomically: what a killed run had logged before its checkpoint is part of the run.
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns)
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_atomically(self.path, lambda partial: partial.write_bytes(text.getvalue().encode()))
+
+
+@contextmanager
+def _without_denormals() -> Iterator[None]:
+    """Sharp targets are full of numbers below 1e-38, with which a CPU computes ten times as slowly.
+
+    Only for the training: the rest of the process keeps the numbers it had.
+    """
+    before = sys.float_info.min / 2 == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 class _Stop:
