@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -23,6 +22,7 @@ from tqdm import tqdm
 
 from .data import Pictures
 from .data.decoding import decode, plain, to_tensor
+from .data.inputs import as_floats, as_items, as_pixels
 from .data.resizing import square
 from .logic import Representation
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
@@ -139,7 +139,7 @@ class Model:
     def _compute(self, images: Any, head: nn.Module, batch_size: int, progress: bool | None) -> Tensor:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        single, items = _as_items(images)
+        single, items = as_items(images)
         results: list[Tensor] = []
         disabled = None if progress is None else not progress  # None: only on a terminal
         with tqdm(total=len(items), desc="encoding", unit=" pictures", delay=2, disable=disabled) as bar:
@@ -155,7 +155,7 @@ class Model:
         """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
         if isinstance(items, Pictures) and items.size == self.size and items.channels in (1, self.channels):
             for start in range(0, len(items), batch_size):
-                yield _as_floats(items[start : start + batch_size])
+                yield as_floats(items[start : start + batch_size])
             return
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             starts = iter(range(0, len(items), batch_size))
@@ -174,11 +174,11 @@ class Model:
         elif isinstance(item, Image.Image):
             image = plain(item, self.channels)
         else:
-            return self._prepare_pixels(_as_pixels(item))
-        return _as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
+            return self._prepare_pixels(as_pixels(item))
+        return as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
 
     def _prepare_pixels(self, pixels: Tensor) -> Tensor:
-        floats = _as_floats(pixels)
+        floats = as_floats(pixels)
         if floats.shape[0] in (1, self.channels) and floats.shape[1:] == (self.size, self.size):
             return floats.expand(self.channels, -1, -1).cpu()
         if floats.shape[0] not in (1, 3) or not floats.numel():
@@ -337,43 +337,3 @@ def _digest(path: Path) -> str:
 
 def _write_text(text: str, path: Path) -> None:
     path.write_text(text, encoding="utf-8")
-
-
-def _as_items(images: Any) -> tuple[bool, Sequence[Any]]:
-    """Whether it is one picture, and the pictures."""
-    if isinstance(images, Pictures):
-        return False, images  # type: ignore[return-value]  # indexed by slices, like a sequence
-    if isinstance(images, str | os.PathLike | bytes | Image.Image):
-        return True, [images]
-    if isinstance(images, Tensor):
-        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
-    if isinstance(images, np.ndarray):
-        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
-    try:
-        return False, list(images)
-    except TypeError:
-        return True, [images]  # which no one can prepare, and says so
-
-
-def _as_pixels(item: Any) -> Tensor:
-    """An array `(H, W)` or `(H, W, C)`, or a tensor `(C, H, W)`, as a tensor `(C, H, W)`."""
-    if isinstance(item, np.ndarray) and item.ndim in (2, 3):
-        # A copy: arrays may be read-only, as those of PIL are, or mirrored, and torch takes neither.
-        pixels = np.array(item if item.ndim == 3 else item[..., None]).transpose(2, 0, 1)
-        return torch.from_numpy(np.ascontiguousarray(pixels))
-    if isinstance(item, Tensor) and item.ndim in (2, 3):
-        return item if item.ndim == 3 else item.unsqueeze(0)
-    shape = f" of shape {tuple(item.shape)}" if hasattr(item, "shape") else ""
-    raise TypeError(f"expected a path, a PIL image, an array or a tensor, got {type(item).__name__}{shape}")
-
-
-def _as_floats(pixels: Tensor) -> Tensor:
-    if pixels.dtype == torch.uint8:
-        return pixels.float() / 255
-    if not pixels.is_floating_point():
-        raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
-    if pixels.numel():
-        low, high = (value.item() for value in torch.aminmax(pixels))
-        if not (low >= 0 and high <= 1):  # true for NaN as well
-            raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
-    return pixels.float()

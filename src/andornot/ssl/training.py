@@ -5,18 +5,13 @@ must end bit-identical to one that was not. So nothing random has a state: the o
 the epoch, views from the seed and the step.
 """
 
-import csv
-import io
 import math
 import os
-import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -30,10 +25,11 @@ from .checkpoint import (
     optimiser_tensors,
     restore_optimiser,
     save_checkpoint,
-    write_atomically,
 )
+from .log import Log
 from .network import Network, Objective, StepResult
 from .recipe import Recipe
+from .surroundings import stop_signals, without_denormals
 from .targets import Centre, PriorCentre
 from .watch import collapse_warning, measure_health
 
@@ -129,16 +125,16 @@ class _Training:
         self.bare = objective
         self.start = self._restore() if resume else 0
         self.warned = False
-        self.table: _Log | None = None
+        self.table: Log | None = None
         self.board: Any = None
         if self.fabric.is_global_zero:
-            self.table = _Log(folder / LOG, self.start)
+            self.table = Log(folder / LOG, self.start)
             self.board = _tensorboard(folder) if tensorboard else None
 
     def run(self, after_epoch: Callable[[Progress], dict[str, float]] | None) -> Network:
         self.bare.train()
         saved = time.monotonic()
-        with _without_denormals(), _stop_signals() as stop, self._bar() as bar:
+        with without_denormals(), stop_signals() as stop, self._bar() as bar:
             for step in range(self.start, self.total):
                 result = self._step(step)
                 epoch_ends = (step + 1) % self.steps_per_epoch == 0
@@ -326,83 +322,3 @@ def _tensorboard(folder: Path) -> Any:
         return TensorBoardLogger(folder, name="tensorboard", version="")
     except ModuleNotFoundError:
         raise TrainingError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
-
-
-class _Log:
-    """log.csv: a line of figures every few steps. A resumed run goes on where its checkpoint was."""
-
-    def __init__(self, path: Path, start: int) -> None:
-        self.path = path
-        self.rows: list[dict[str, str]] = []
-        self.columns = ["step", "epoch"]
-        if start and path.exists():
-            with path.open(newline="") as file:
-                for row in csv.DictReader(file):
-                    if row.get("step", "").isdigit() and int(row["step"]) <= start:
-                        self._append({key: value for key, value in row.items() if key and value})
-        self._rewrite()
-
-    def write(self, step: int, epoch: float, figures: dict[str, float]) -> None:
-        row = {"step": str(step), "epoch": f"{epoch:.3f}", **{key: f"{value:.6g}" for key, value in figures.items()}}
-        grown = self._append(row)
-        if grown:
-            self._rewrite()
-        else:
-            try:
-                with self.path.open("a", newline="") as file:
-                    csv.DictWriter(file, self.columns).writerow(row)
-            except OSError as error:  # of a full disk, which by itself does not say where
-                raise OSError(error.errno, error.strerror, str(self.path)) from None
-
-    def _append(self, row: dict[str, str]) -> bool:
-        self.rows.append(row)
-        new = [key for key in row if key not in self.columns]
-        self.columns += new
-        return bool(new)
-
-    def _rewrite(self) -> None:
-        # Atomically: what a killed run had logged before its checkpoint is part of the run.
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns)
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_atomically(self.path, lambda partial: partial.write_bytes(text.getvalue().encode()))
-
-
-@contextmanager
-def _without_denormals() -> Iterator[None]:
-    """Sharp targets are full of numbers below 1e-38, with which a CPU computes ten times as slowly.
-
-    Only for the training: the rest of the process keeps the numbers it had.
-    """
-    before = sys.float_info.min / 2 == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
-
-
-class _Stop:
-    asked = False
-
-
-@contextmanager
-def _stop_signals() -> Iterator[_Stop]:
-    """Turns Ctrl-C and SIGTERM into a request that the loop answers after its step. A second Ctrl-C does not wait."""
-    stop = _Stop()
-
-    def ask(number: int, _: FrameType | None) -> None:
-        if stop.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.asked = True
-
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread
-        before = {}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

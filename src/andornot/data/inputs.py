@@ -1,0 +1,53 @@
+"""Pictures as people have them: paths, PIL images, arrays, tensors, one or several."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .pictures import Pictures
+
+
+def as_items(images: Any) -> tuple[bool, Sequence[Any]]:
+    """Whether it is one picture, and the pictures."""
+    if isinstance(images, Pictures):
+        return False, images  # type: ignore[return-value]  # indexed by slices, like a sequence
+    if isinstance(images, str | os.PathLike | bytes | Image.Image):
+        return True, [images]
+    if isinstance(images, Tensor):
+        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
+    if isinstance(images, np.ndarray):
+        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
+    try:
+        return False, list(images)
+    except TypeError:
+        return True, [images]  # which no one can prepare, and says so
+
+
+def as_pixels(item: Any) -> Tensor:
+    """An array `(H, W)` or `(H, W, C)`, or a tensor `(C, H, W)`, as a tensor `(C, H, W)`."""
+    if isinstance(item, np.ndarray) and item.ndim in (2, 3):
+        # A copy: arrays may be read-only, as those of PIL are, or mirrored, and torch takes neither.
+        pixels = np.array(item if item.ndim == 3 else item[..., None]).transpose(2, 0, 1)
+        return torch.from_numpy(np.ascontiguousarray(pixels))
+    if isinstance(item, Tensor) and item.ndim in (2, 3):
+        return item if item.ndim == 3 else item.unsqueeze(0)
+    shape = f" of shape {tuple(item.shape)}" if hasattr(item, "shape") else ""
+    raise TypeError(f"expected a path, a PIL image, an array or a tensor, got {type(item).__name__}{shape}")
+
+
+def as_floats(pixels: Tensor) -> Tensor:
+    """Bytes from 0 to 255 as floats from 0 to 1, and such floats as they are."""
+    if pixels.dtype == torch.uint8:
+        return pixels.float() / 255
+    if not pixels.is_floating_point():
+        raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
+    if pixels.numel():
+        low, high = (value.item() for value in torch.aminmax(pixels))
+        if not (low >= 0 and high <= 1):  # true for NaN as well
+            raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
+    return pixels.float()
