@@ -8,10 +8,9 @@ each channel are kept.
 import torch
 from torch import Tensor, nn
 
-from .backbones import Backbone
 from .recipe import Calibration
 
-# A folder of this many pictures and an assumed distribution count equally; of many more, the folder alone counts.
+# What is assumed counts as much as this many pictures: nearly all for a folder of one, nearly nothing for thousands.
 _ASSUMED_PICTURES = 20
 
 
@@ -27,24 +26,24 @@ class CalibratedHead(nn.Module):
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> "CalibratedHead":
-        """Takes the quantiles of features `(n, C)` of n pictures; a few pictures are enough to begin with.
+        """Takes the quantiles of features `(n, C)` of n pictures; one picture is enough to begin with.
 
-        With few, ranks are coarse: of five pictures each channel has its first, its second, … So the folder's quantiles
-        are averaged with those of an assumed distribution that has the folder's mean in each channel: exponential,
-        as averages of rectified activations roughly are; normal, with the folder's deviation, where some are negative.
+        With few, ranks are coarse, and a channel's mean says more about these pictures than about the channel. So the
+        folder's quantiles are averaged with those of an assumed distribution, n : 20. It is exponential, as averages of
+        rectified activations roughly are, or normal where some are negative. Its mean (and variance) is the channel's,
+        averaged with that of all channels together, n : 20 as well. docs/calibration.md has figures.
         """
         features = features.double()
-        count = len(features)
+        weight = len(features) / (len(features) + _ASSUMED_PICTURES)
         ranks = torch.linspace(0, 1, self.settings.levels, dtype=torch.float64, device=features.device)
-        observed = _quantiles(features, ranks)
-        mean = features.mean(0, keepdim=True).T
         inner = ranks.clamp(0.5 / self.settings.levels, 1 - 0.5 / self.settings.levels)
+        mean = torch.lerp(features.mean(), features.mean(0), weight).unsqueeze(1)
         if bool((features >= 0).all()):
             assumed = mean * -torch.log1p(-inner)
         else:
-            assumed = mean + features.std(0, unbiased=False, keepdim=True).T * torch.special.ndtri(inner)
-        weight = count / (count + _ASSUMED_PICTURES)
-        self.quantiles.copy_(torch.lerp(assumed, observed, weight))
+            own, common = features.var(0, correction=0), features.var(correction=0)
+            assumed = mean + torch.lerp(common, own, weight).sqrt().unsqueeze(1) * torch.special.ndtri(inner)
+        self.quantiles.copy_(torch.lerp(assumed, _quantiles(features, ranks), weight))
         return self
 
     def ranks(self, features: Tensor) -> Tensor:
@@ -75,19 +74,6 @@ class CalibratedHead(nn.Module):
         values = torch.arange(self.num_values, device=features.device)
         probs = (1 - (place.unsqueeze(-1) - values).abs()).clamp(min=0)
         return torch.lerp(probs, torch.full_like(probs, 1 / self.num_values), self.settings.doubt)
-
-
-class CalibratedEncoder(nn.Module):
-    """A backbone and its calibrated head: pictures `(B, C, H, W)` from 0 to 1 to probabilities `(B, N, M)`."""
-
-    def __init__(self, backbone: Backbone, head: CalibratedHead) -> None:
-        super().__init__()
-        self.backbone, self.head = backbone, head
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Probabilities `(B, N, M)`."""
-        probs: Tensor = self.head(self.backbone(pictures))
-        return probs
 
 
 def _quantiles(features: Tensor, ranks: Tensor) -> Tensor:
