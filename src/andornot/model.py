@@ -28,6 +28,7 @@ from .logic import Representation
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_atomically, write_tensors
+from .ssl.heads import fused
 from .ssl.network import Network
 from .ssl.recipe import Recipe, make_recipe
 from .ssl.training import CHECKPOINT
@@ -54,7 +55,22 @@ class PredictionHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Probabilities `(B, N, M)`."""
-        return (self.network.project(features).p / self.temperature).softmax(-1)
+        return Representation.from_logits(self.network.project(features).p, self.temperature, validate=False).probs
+
+
+class _FusedHead(nn.Module):
+    """A `PredictionHead` for encoding: the same probabilities with less work."""
+
+    def __init__(self, head: PredictionHead) -> None:
+        super().__init__()
+        self.layers = fused([*head.network.projector, *head.network.predictor])
+        self.shape = -1, head.network.num_features, head.network.num_values
+        self.temperature = head.temperature
+
+    def forward(self, features: Tensor) -> Tensor:
+        return Representation.from_logits(
+            self.layers(features).view(self.shape), self.temperature, validate=False
+        ).probs
 
 
 class Model:
@@ -109,7 +125,8 @@ class Model:
         """Moves the model to a device, and returns it."""
         self.backbone.to(device)
         self.head.to(device)
-        self.__dict__.pop("_fast_backbone", None)
+        for name in ("_fast_backbone", "_fast_head"):
+            self.__dict__.pop(name, None)
         return self
 
     def __repr__(self) -> str:
@@ -125,7 +142,7 @@ class Model:
         of floats from 0 to 1; several are a list of those, a tensor `(B, C, H, W)`, or `Pictures`. A file that cannot
         be read is a BrokenImageError. `progress`: whether to show a bar; by default when it takes long.
         """
-        return Representation(self._compute(images, self.head, batch_size, progress), validate=False)
+        return Representation(self._compute(images, self._fast_head, batch_size, progress), validate=False)
 
     def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
@@ -134,6 +151,10 @@ class Model:
     @cached_property
     def _fast_backbone(self) -> Backbone:
         return optimise_for_inference(self.backbone)
+
+    @cached_property
+    def _fast_head(self) -> nn.Module:
+        return _FusedHead(self.head) if isinstance(self.head, PredictionHead) else self.head
 
     @torch.no_grad()
     def _compute(self, images: Any, head: nn.Module, batch_size: int, progress: bool | None) -> Tensor:
@@ -153,7 +174,7 @@ class Model:
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
         """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
-        if isinstance(items, Pictures) and items.size == self.size and items.channels in (1, self.channels):
+        if isinstance(items, Pictures | Tensor) and self._fits(items.shape):
             for start in range(0, len(items), batch_size):
                 yield as_floats(items[start : start + batch_size])
             return
@@ -166,6 +187,10 @@ class Model:
                     yield torch.stack([future.result() for future in waiting.pop(0)])
             for batch in waiting:
                 yield torch.stack([future.result() for future in batch])
+
+    def _fits(self, shape: Sequence[int]) -> bool:
+        """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
+        return shape[1] in (1, self.channels) and tuple(shape[2:]) == (self.size, self.size)
 
     def _prepare(self, item: Any) -> Tensor:
         """One picture `(C, size, size)` from 0 to 1."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from andornot.ssl.heads import Predictor, Projector
+from andornot.ssl.heads import Predictor, Projector, fused
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -75,3 +75,17 @@ def test_gradients_reach_every_parameter_and_the_input():
 def test_a_width_below_1_is_an_error(make):
     with pytest.raises(ValueError, match="must be at least 1, got 0"):
         make()
+
+
+def test_fused_heads_compute_the_same_with_fewer_layers():
+    torch.manual_seed(0)
+    projector, predictor = Projector(20, 30, 24), Predictor(24, 16)
+    for _ in range(3):  # running statistics of their own
+        predictor(projector(3 * torch.randn(64, 20) + 1))
+    heads = nn.Sequential(*projector, *predictor).eval()
+    fast = fused(heads)
+    assert [type(layer).__name__ for layer in fast] == ["Linear", "ReLU", "Linear", "ReLU", "Linear", "ReLU", "Linear"]
+    features = torch.randn(50, 20)
+    torch.testing.assert_close(fast(features), heads(features), rtol=1e-5, atol=1e-5)
+    with pytest.raises(TypeError, match="cannot fuse a Dropout"):
+        fused([nn.Dropout()])

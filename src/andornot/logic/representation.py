@@ -64,11 +64,11 @@ class Representation:
             _check_shape(logits)
             _check_finite(logits)
         # Along M, a short last dimension, torch's softmax is ten times as slow on a CPU as along any other.
-        columns = (logits / temperature).mT.contiguous()
+        columns = (logits / temperature).transpose(-1, -2).contiguous()
         if not columns.requires_grad:
-            return cls(columns.softmax(-2).mT.contiguous(), validate=False)
+            return cls(columns.softmax(-2).transpose(-1, -2).contiguous(), validate=False)
         # Learning needs a gradient also where a probability is too small to take its logarithm.
-        log_probs = columns.to(wide_dtype(columns.dtype)).log_softmax(-2).mT.contiguous()
+        log_probs = columns.to(wide_dtype(columns.dtype)).log_softmax(-2).transpose(-1, -2).contiguous()
         result = cls(log_probs.exp().to(columns.dtype), validate=False)
         result._unclamped_log_probs = log_probs
         return result

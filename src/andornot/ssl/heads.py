@@ -1,6 +1,9 @@
 """The two heads of SimSiam: pooled features → projector → z → predictor → p, each `(B, N·M)` before the softmax."""
 
-from torch import nn
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
 
 
 class Projector(nn.Sequential):
@@ -45,6 +48,48 @@ class Predictor(nn.Sequential):
             nn.ReLU(inplace=True),
             nn.Linear(hidden, width),
         )
+
+
+@torch.no_grad()
+def fused(layers: Iterable[nn.Module]) -> nn.Sequential:
+    """Copies of linear layers, batch norms and ReLUs that compute the same in eval mode with less work.
+
+    Batch norms become part of the linear layer before them, and linear layers with nothing between them one: the last
+    of the projector and the first of the predictor.
+    """
+    result: list[nn.Module] = []
+    for layer in layers:
+        if isinstance(layer, nn.Linear | nn.BatchNorm1d):
+            weight, bias = _as_affine(layer)
+            if result and isinstance(result[-1], nn.Linear):
+                before, offset = _as_affine(result.pop())
+                weight, bias = weight @ before, weight @ offset + bias
+            result.append(_linear(weight, bias))
+        elif isinstance(layer, nn.ReLU):
+            result.append(nn.ReLU())
+        else:
+            raise TypeError(f"cannot fuse a {type(layer).__name__}")
+    return nn.Sequential(*result)
+
+
+def _as_affine(layer: nn.Module) -> tuple[Tensor, Tensor]:
+    """The layer in eval mode as `x ↦ weight·x + bias`, in float64: sums of rounded products would differ more."""
+    if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None and layer.running_var is not None:
+        scale = (layer.running_var.double() + layer.eps).rsqrt()
+        scale = scale * layer.weight.double() if layer.affine else scale
+        shift = -layer.running_mean.double() * scale
+        return scale.diag(), shift + layer.bias.double() if layer.affine else shift
+    if isinstance(layer, nn.Linear):
+        weight = layer.weight.double()
+        return weight, weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.double()
+    raise TypeError(f"a {type(layer).__name__} is not affine")
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
+    return layer.requires_grad_(False)
 
 
 def _check_widths(**widths: int) -> None:
