@@ -63,11 +63,11 @@ def draw_search(rows: Sequence[SearchRow]) -> Figure:
     from matplotlib.figure import Figure
 
     before, after = max(len(row.queries) for row in rows), max(len(row.hits) for row in rows)
-    figure = Figure(figsize=(1.6 + 0.75 * (before + after), 0.85 * len(rows) + 0.3), dpi=160)
+    figure = Figure(figsize=(1.2 + 0.75 * (before + after), 0.85 * len(rows) + 0.3), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02)
     # The first column is for the text, one between queries and hits for an arrow.
     grid = figure.subplots(
-        len(rows), before + after + 2, squeeze=False, width_ratios=[1.6, *[1] * before, 0.4, *[1] * after]
+        len(rows), before + after + 2, squeeze=False, width_ratios=[0.9, *[1] * before, 0.4, *[1] * after]
     )
     for axes in grid.flat:
         axes.set_axis_off()
