@@ -321,7 +321,7 @@ def test_resuming_with_other_pictures_is_refused(unfinished, tmp_path, capsys):
     capsys.readouterr()
     source = f"{unfinished[1]}?split=test"
     assert main([unfinished[0], source, *unfinished[2:], "--resume"]) == 2
-    assert "was made with 80 pictures, and now there are 30; a run goes on with the pictures" in the_line(capsys)
+    assert "was made with 80 pictures, and now there are 30; a run goes on with what it began with" in the_line(capsys)
     assert contents(tmp_path / "model") == before
 
 

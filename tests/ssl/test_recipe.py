@@ -70,7 +70,7 @@ def test_a_recipe_opens_with_what_it_reproduces_a_command_and_a_time(name):
     comment = [line.removeprefix("#").strip() for line in head.splitlines() if line.startswith("#")]
     assert head.startswith("# ")
     assert len(comment[0]) > 20, "the first line says what this is"
-    assert re.search(r"about (an?|\d+) (minute|hour|day)s?", " ".join(comment))
+    assert re.search(r"about (half a|an?|\d+) (minute|hour|day)s?", " ".join(comment))
     command = next(line for line in comment if "andornot pretrain" in line)
     arguments = shlex.split(re.split(r"\s{2,}", command)[0])
     options = _parser().parse_args(arguments[arguments.index("andornot") + 1 :])

@@ -365,6 +365,13 @@ def test_a_checkpoint_of_other_settings_is_refused(changes, message, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_checkpoint_of_so_many_processes_that_steps_differ_is_refused(tmp_path, monkeypatch):
+    run(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(CheckpointError, match="was made with 8 pictures in a step, and now there are 6"):
+        check_training(tiny(), 20, tmp_path, resume=True)
+
+
 def test_a_checkpoint_of_other_pictures_is_refused(tmp_path):
     run(tmp_path)
     with pytest.raises(CheckpointError, match="was made with 20 pictures, and now there are 24"):
@@ -384,7 +391,8 @@ def test_a_checkpoint_is_complete(tmp_path):
     assert checkpoint.step == 4
     assert checkpoint.model.keys() == {f"network.{name}" for name in network.state_dict()} | {"centre.centre"}
     assert len(checkpoint.optimiser) == len(list(network.parameters()))
-    assert checkpoint.settings == {"recipe": tiny().model_dump(mode="json"), "pictures": 20}
+    expected = {"recipe": tiny().model_dump(mode="json"), "pictures": 20, "pictures in a step": tiny().batch_size}
+    assert checkpoint.settings == expected
 
 
 def test_a_damaged_checkpoint_is_said_to_be(tmp_path):

@@ -82,9 +82,9 @@ def train(
 
 def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
     """Raises what `train` would for too few pictures or a checkpoint of another run, before anything is written."""
-    _batch_size(recipe, pictures, int(os.environ.get("WORLD_SIZE", 1)))
+    batch_size = _batch_size(recipe, pictures, int(os.environ.get("WORLD_SIZE", 1)))
     if resume and (folder / CHECKPOINT).exists():
-        _load_matching(folder / CHECKPOINT, _settings(recipe, pictures))
+        _load_matching(folder / CHECKPOINT, _settings(recipe, pictures, batch_size))
 
 
 class _Training:
@@ -232,7 +232,7 @@ class _Training:
 
     def _save(self, step: int) -> None:
         if self.fabric.is_global_zero:
-            settings = _settings(self.recipe, len(self.batches))
+            settings = _settings(self.recipe, len(self.batches), self.batch_size)
             checkpoint = Checkpoint(step, self.bare.state_dict(), optimiser_tensors(self.optimiser), settings)
             save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self.fabric.barrier()
@@ -241,7 +241,7 @@ class _Training:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return 0
-        checkpoint = _load_matching(path, _settings(self.recipe, len(self.batches)))
+        checkpoint = _load_matching(path, _settings(self.recipe, len(self.batches), self.batch_size))
         try:
             self.bare.load_state_dict(checkpoint.model)
         except RuntimeError:
@@ -250,19 +250,21 @@ class _Training:
         return checkpoint.step
 
 
-def _settings(recipe: Recipe, pictures: int) -> dict[str, Any]:
-    return {"recipe": recipe.model_dump(mode="json"), "pictures": pictures}
+def _settings(recipe: Recipe, pictures: int, batch_size: int) -> dict[str, Any]:
+    """What a run must go on with. The batch of another number of processes may be smaller than the recipe's."""
+    return {"recipe": recipe.model_dump(mode="json"), "pictures": pictures, "pictures in a step": batch_size}
 
 
 def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
     """The checkpoint, if it was made with these settings."""
     checkpoint = load_checkpoint(path)
     theirs = checkpoint.settings
-    if theirs["pictures"] != mine["pictures"]:
-        raise CheckpointError(
-            f"{path} was made with {theirs['pictures']} pictures, and now there are {mine['pictures']}; "
-            "a run goes on with the pictures it began with, or starts anew with --overwrite"
-        )
+    for what in ("pictures", "pictures in a step"):
+        if theirs.get(what) != mine[what]:
+            raise CheckpointError(
+                f"{path} was made with {theirs.get(what)} {what}, and now there are {mine[what]}; "
+                "a run goes on with what it began with, or starts anew with --overwrite"
+            )
     for key, value in mine["recipe"].items():
         if key not in _FREE and theirs["recipe"].get(key) != value:
             raise CheckpointError(
