@@ -62,7 +62,8 @@ class ImageSet:
     def __repr__(self) -> str:
         labels = f", {len(self.class_names)} classes" if self.labels is not None else ""
         split = f", split={self.split!r}" if self.split else ""
-        return f"ImageSet({len(self):,} pictures, {self.channels} channels{labels}{split})"
+        colour = "grey" if self.channels == 1 else "colour"
+        return f"ImageSet({len(self):,} pictures in {colour}{labels}{split})"
 
     def name(self, index: int) -> str:
         """A text that stands for the picture, the same each time: its path, or for example "digits/17"."""
