@@ -505,3 +505,11 @@ def test_a_model_of_grey_pictures_has_one_channel_unless_its_backbone_needs_colo
         {"regime": "calibrated", "backbone": "efficientnet-lite0", "backbone_options": {"pretrained": False}}
     )
     assert new_network(lite, 1).backbone.channels == 3
+
+
+def test_representing_features_is_encoding_without_the_backbone():
+    model = trained()
+    pictures = torch.rand(5, model.channels, model.size, model.size)
+    features = model.features(pictures)
+    assert model.represent(features) == model.encode(pictures)
+    assert model.represent(features[0]) == model.represent(features[:1])[0]

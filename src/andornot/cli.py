@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -123,6 +122,7 @@ def _demo(options: argparse.Namespace) -> None:
 def _pretrain(options: argparse.Namespace) -> None:
     from .data import open_images
     from .pretraining import default_recipe, pretrain
+    from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
     from .ssl.training import Stopped
 
@@ -145,7 +145,7 @@ def _pretrain(options: argparse.Namespace) -> None:
         )
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command with --resume goes on") from None
-    if os.environ.get("RANK", "0") != "0":  # torchrun: the first process speaks for all
+    if not is_first_process():
         return
     summary = {"model": str(options.output), "id": model.id, "pictures": len(images)}
     summary |= {"num_features": model.num_features, "num_values": model.num_values}

@@ -39,8 +39,9 @@ def run(folder: Path) -> None:
     show_example(folder)
     model = _model(folder / "model")
     train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
-    gallery = model.encode(train)
-    show_neighbours(model, train, gallery, test)
+    features = model.features(train)
+    gallery = model.represent(features)
+    show_neighbours(model, features, gallery, train, test)
     show_search(model, train, gallery, test, folder)
 
 
@@ -68,15 +69,20 @@ def _model(folder: Path) -> Model:
     return model
 
 
-def show_neighbours(model: Model, train: Pictures, gallery: Representation, test: Pictures) -> None:
+def show_neighbours(
+    model: Model, features: torch.Tensor, gallery: Representation, train: Pictures, test: Pictures
+) -> None:
     """How well nearest neighbours agree with the labels, which the model has never seen."""
     classes = [single_classes(pictures.labels) for pictures in (train, test)]
     if classes[0] is None or classes[1] is None:
         raise ValueError("the digits have one class each")
-    features = [model.features(pictures) for pictures in (train, test)]
-    degrees = [gallery.degrees, model.encode(test).degrees]
+    held_out = model.features(test)
+    compared = {
+        "backbone features": (features, held_out),
+        "representation": (gallery.degrees, model.represent(held_out).degrees),
+    }
     print("3. 1,000 held-out digits take the label of their 20 nearest training digits. Part of them that is right:")
-    for name, (known, new) in {"backbone features": features, "representation": degrees}.items():
+    for name, (known, new) in compared.items():
         print(f"   {name:<18} {knn_accuracy(known, classes[0], new, classes[1]):.3f}")
     print()
 

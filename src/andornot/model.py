@@ -148,6 +148,13 @@ class Model:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
 
+    @torch.no_grad()
+    def represent(self, features: Tensor, *, batch_size: int = 64) -> Representation:
+        """The representation of what `features` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
+        parts = torch.split(features.view(-1, features.shape[-1]), batch_size)
+        probs = torch.cat([self._fast_head(part.to(self.device)).cpu() for part in parts])
+        return Representation(probs[0] if features.ndim == 1 else probs, validate=False)
+
     @cached_property
     def _fast_backbone(self) -> Backbone:
         return optimise_for_inference(self.backbone)
@@ -179,9 +186,8 @@ class Model:
                 yield as_floats(items[start : start + batch_size])
             return
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            starts = iter(range(0, len(items), batch_size))
             waiting = []
-            for start in starts:
+            for start in range(0, len(items), batch_size):
                 waiting.append([pool.submit(self._prepare, item) for item in items[start : start + batch_size]])
                 if len(waiting) > _BATCHES_AHEAD:
                     yield torch.stack([future.result() for future in waiting.pop(0)])
@@ -204,7 +210,7 @@ class Model:
 
     def _prepare_pixels(self, pixels: Tensor) -> Tensor:
         floats = as_floats(pixels)
-        if floats.shape[0] in (1, self.channels) and floats.shape[1:] == (self.size, self.size):
+        if self._fits((1, *floats.shape)):
             return floats.expand(self.channels, -1, -1).cpu()
         if floats.shape[0] not in (1, 3) or not floats.numel():
             raise ValueError(f"a picture is (1, H, W) or (3, H, W), got {tuple(floats.shape)}")
@@ -311,27 +317,28 @@ class Model:
         write_atomically(Path(path), write)
 
 
-def new_network(recipe: Recipe, channels: int) -> Network:
-    """A network as the recipe says, with fresh heads, and pretrained weights where the backbone brings some."""
+def new_backbone(recipe: Recipe, channels: int) -> Backbone:
+    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch."""
     torch.manual_seed(recipe.seed)
-    backbone = build_backbone(recipe.backbone, channels=_channels(recipe, channels), **recipe.backbone_options)
-    network = Network(
-        backbone, recipe.num_features, recipe.num_values, recipe.projector_hidden, recipe.predictor_hidden
-    )
-    network.backbone.requires_grad_(recipe.regime == "scratch")
-    return network
+    # EfficientNet-Lite was trained on colour; grey pictures are repeated for it.
+    channels = 3 if recipe.backbone.startswith("efficientnet") else channels
+    backbone = build_backbone(recipe.backbone, channels=channels, **recipe.backbone_options)
+    return backbone.requires_grad_(recipe.regime == "scratch")
 
 
-def _channels(recipe: Recipe, channels: int) -> int:
-    """EfficientNet-Lite was trained on colour; grey pictures are repeated for it."""
-    return 3 if recipe.backbone.startswith("efficientnet") else channels
+def new_network(recipe: Recipe, channels: int) -> Network:
+    """A network as the recipe says: its backbone, with fresh heads."""
+    return _with_heads(new_backbone(recipe, channels), recipe)
+
+
+def _with_heads(backbone: Backbone, recipe: Recipe) -> Network:
+    return Network(backbone, recipe.num_features, recipe.num_values, recipe.projector_hidden, recipe.predictor_hidden)
 
 
 def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
     if recipe.regime == "calibrated":
         return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
-    hidden = recipe.projector_hidden, recipe.predictor_hidden
-    return Model.from_network(Network(backbone, recipe.num_features, recipe.num_values, *hidden), recipe)
+    return Model.from_network(_with_heads(backbone, recipe), recipe)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

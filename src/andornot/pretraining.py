@@ -1,17 +1,18 @@
 """Pretraining: from any pictures to a saved model, in one of three regimes."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import yaml
+from torch import nn
 
 from .data import ImageSet, Pictures
 from .evaluate.knn import knn_accuracy, single_classes
-from .model import DESCRIPTION, WEIGHTS, Model, new_network
+from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.batches import PictureBatches, cache_features
+from .ssl.distributed import is_first_process
 from .ssl.network import Network
 from .ssl.recipe import Recipe
 from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
@@ -52,11 +53,12 @@ def pretrain(
     `test_images` with labels: kNN accuracy on them is measured a few times during the training.
     """
     _check_folder(folder, resume, overwrite)
-    network = new_network(recipe, images.channels)
-    size = recipe.size or network.backbone.size
-    if recipe.regime == "calibrated":
-        some = torch.randperm(len(images), generator=torch.Generator().manual_seed(recipe.seed))
-        images = images.subset(some[:_CALIBRATION_PICTURES].sort().values)
+    calibrated = recipe.regime == "calibrated"
+    network = None if calibrated else new_network(recipe, images.channels)
+    backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
+    size = recipe.size or backbone.size
+    if calibrated:
+        images = _some(images, _CALIBRATION_PICTURES, recipe.seed)
     elif size > _SMALL:
         # Views are cut out of somewhat larger pictures, as SimSiam's are.
         size = size * 8 // 7
@@ -65,19 +67,19 @@ def pretrain(
         say(pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
         say(f"there is no checkpoint in {folder} yet: starting from the beginning")
-    if recipe.regime != "calibrated":
+    if network is not None:
         check_training(recipe, len(pictures), folder, resume=resume)
-    is_first = int(os.environ.get("RANK", "0")) == 0
-    if is_first:
+    if is_first_process():
         _open_folder(folder, recipe, overwrite)
-    if recipe.regime == "calibrated":
-        model = _calibrate(network, pictures, recipe)
+    if network is None:
+        features = Model(backbone, nn.Identity(), recipe).features(pictures)
+        model = Model.calibrated(backbone, features, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
         batches = _batches(network, pictures, recipe)
         train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
         model = Model.from_network(network, recipe)
-    if is_first:
+    if is_first_process():
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
@@ -103,12 +105,6 @@ def _open_folder(folder: Path, recipe: Recipe, overwrite: bool) -> None:
     (folder / "recipe.yaml").write_text(text, encoding="utf-8")
 
 
-def _calibrate(network: Network, pictures: Pictures, recipe: Recipe) -> Model:
-    backbone = network.backbone
-    uncalibrated = Model.calibrated(backbone, torch.zeros(1, backbone.width), recipe)
-    return Model.calibrated(backbone, uncalibrated.features(pictures), recipe)
-
-
 def _batches(network: Network, pictures: Pictures, recipe: Recipe) -> Batches:
     views = Views(recipe.view_settings(recipe.size or network.backbone.size))
     if recipe.regime == "frozen":
@@ -123,7 +119,7 @@ def _knn_measure(
     """A callback that measures kNN accuracy every few epochs, or None without labels."""
     if test_images is None:
         return None
-    train_part, test_part = _some(images), _some(test_images)
+    train_part, test_part = (_some(part, _KNN_PICTURES, seed=0) for part in (images, test_images))
     if single_classes(train_part.labels) is None or single_classes(test_part.labels) is None:
         return None
     every = max(1, recipe.epochs // _KNN_TIMES)
@@ -138,7 +134,7 @@ def _knn_measure(
         if train_classes is None or test_classes is None:
             return {}
         features = [model.features(pictures, progress=False) for pictures in sets]
-        degrees = [model.encode(pictures, progress=False).degrees for pictures in sets]
+        degrees = [model.represent(of_set).degrees for of_set in features]
         return {
             "knn_features": knn_accuracy(features[0], train_classes, features[1], test_classes),
             "knn_degrees": knn_accuracy(degrees[0], train_classes, degrees[1], test_classes),
@@ -147,7 +143,7 @@ def _knn_measure(
     return measure
 
 
-def _some(images: ImageSet) -> ImageSet:
-    if len(images) <= _KNN_PICTURES:
-        return images
-    return images.subset(torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:_KNN_PICTURES])
+def _some(images: ImageSet, most: int, seed: int) -> ImageSet:
+    """At most so many of the pictures, drawn at random, in their order."""
+    drawn = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:most]
+    return images.subset(drawn.sort().values)

@@ -18,9 +18,7 @@ def as_items(images: Any) -> tuple[bool, Sequence[Any]]:
         return False, images  # type: ignore[return-value]  # indexed by slices, like a sequence
     if isinstance(images, str | os.PathLike | bytes | Image.Image):
         return True, [images]
-    if isinstance(images, Tensor):
-        return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
-    if isinstance(images, np.ndarray):
+    if isinstance(images, Tensor | np.ndarray):
         return images.ndim < 4, images if images.ndim == 4 else [images]  # type: ignore[return-value]
     try:
         return False, list(images)
@@ -46,8 +44,13 @@ def as_floats(pixels: Tensor) -> Tensor:
         return pixels.float() / 255
     if not pixels.is_floating_point():
         raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
+    check_range(pixels)
+    return pixels.float()
+
+
+def check_range(pixels: Tensor) -> None:
+    """A ValueError for floats outside of 0 to 1, and for NaN."""
     if pixels.numel():
         low, high = (value.item() for value in torch.aminmax(pixels))
         if not (low >= 0 and high <= 1):  # true for NaN as well
             raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
-    return pixels.float()

@@ -1,5 +1,6 @@
 """What several training processes share: means over all of them, and a batch norm over all of them."""
 
+import os
 from typing import Any
 
 import torch
@@ -9,6 +10,11 @@ from torch import Tensor, distributed, nn
 def num_processes() -> int:
     """How many processes train together; 1 without torch.distributed."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that writes and speaks for all that torchrun started; true without torchrun."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def mean_over_processes(values: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from .checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
+from .distributed import synchronise_batch_norms
 from .log import Log
 from .network import Network, Objective, StepResult
 from .recipe import Recipe
@@ -113,8 +114,6 @@ class _Training:
             beta=recipe.beta,
         )
         if self.fabric.world_size > 1:
-            from .distributed import synchronise_batch_norms
-
             synchronise_batch_norms(objective)
         trainable = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         optimiser = torch.optim.SGD(

@@ -15,6 +15,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..data.inputs import check_range
+
 # ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
 GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
 
@@ -213,10 +215,7 @@ def _check_pictures(pictures: Tensor) -> None:
         return
     if not pictures.is_floating_point():
         raise TypeError(f"pictures must be uint8 from 0 to 255 or floats from 0 to 1, got {pictures.dtype}")
-    if pictures.numel():
-        low, high = (value.item() for value in torch.aminmax(pictures))
-        if not (low >= 0 and high <= 1):  # true for NaN as well
-            raise ValueError(f"float pictures must lie between 0 and 1, these go from {low:g} to {high:g}")
+    check_range(pictures)
 
 
 def _between(bounds: tuple[float, float], uniform: Tensor) -> Tensor:
