@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _exit_code(error: Exception) -> int | None:
     """What an error means for the shell; None for one that is ours and deserves its traceback."""
     from .data import DataError
+    from .evaluate.outcome import EvaluationError
     from .logic import FormulaError
     from .model import ModelError
     from .pretraining import PretrainingError
@@ -42,7 +44,16 @@ def _exit_code(error: Exception) -> int | None:
 
     if isinstance(error, Stopped):
         return 130
-    mistakes = CheckpointError, DataError, FormulaError, ModelError, PretrainingError, RecipeError, TrainingError
+    mistakes = (
+        CheckpointError,
+        DataError,
+        EvaluationError,
+        FormulaError,
+        ModelError,
+        PretrainingError,
+        RecipeError,
+        TrainingError,
+    )
     # Backbones name the package to install, or the known names, in ImportErrors and ValueErrors of their own.
     raised_by_backbones = isinstance(error, ImportError | ValueError) and "/ssl/backbones/" in _raised_in(error)
     return 2 if isinstance(error, mistakes) or raised_by_backbones else None
@@ -72,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_pretrain(commands)
+    _add_evaluate(commands)
+    _add_reproduce(commands)
     return parser
 
 
@@ -113,6 +126,66 @@ def _add_pretrain(commands: Any) -> None:
     pretrain.set_defaults(run=_pretrain)
 
 
+def _add_evaluate(commands: Any) -> None:
+    from .evaluate.commands import EVALUATIONS
+
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="measure a model on labelled pictures",
+        description="Measures one model, and writes result.json and report.html into the output folder.",
+        epilog="examples: andornot evaluate knn --model model/ --data digits -o knn/\n"
+        "          andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o operability/ --enough 60",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = evaluate.add_subparsers(title="measurements", metavar="WHAT", required=True)
+    for name, evaluation in EVALUATIONS.items():
+        kind = kinds.add_parser(
+            name,
+            help=evaluation.help,
+            description=f"{evaluation.help[0].upper()}{evaluation.help[1:]}.",
+            epilog=f"example: andornot evaluate {name} --model model/ --data {evaluation.example} -o {name}/",
+        )
+        kind.add_argument("--model", type=Path, required=True, help="folder of the model")
+        kind.add_argument("--data", required=True, metavar="SOURCE", help="labelled pictures, as for pretrain")
+        kind.add_argument("-o", "--output", type=Path, required=True, help="folder for result.json and report.html")
+        kind.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
+        kind.add_argument("--json", action="store_true", help="print the figures for programs")
+        for option in evaluation.options:
+            kind.add_argument(*option.flags, help=option.help, **option.how)
+        kind.set_defaults(run=_evaluate, evaluation=name)
+
+
+def _add_reproduce(commands: Any) -> None:
+    from .reproduce import EXPERIMENTS
+
+    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="repeat an experiment of the paper",
+        description="Trains what an experiment needs, measures it, and writes result.json and report.html into the\n"
+        f"output folder. Stopped, the same command goes on where it was.\n\n{listed}",
+        epilog="examples: andornot reproduce mnist-retrieval -o out/\n"
+        "          andornot reproduce mnist-retrieval --data mnist:/data/mnist -o out/\n"
+        "          andornot reproduce classification --data cifar10:/data --scale paper -o out/",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reproduce.add_argument("experiment", metavar="EXPERIMENT", choices=EXPERIMENTS, help="one of those above")
+    reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
+    reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
+    reproduce.add_argument(
+        "--pretrain-data", metavar="SOURCE", help="multilabel: pictures to pretrain on (default: those of --data)"
+    )
+    reproduce.add_argument(
+        "--scale", choices=("small", "paper"), default="small", help="small: minutes on two cores; paper: as printed"
+    )
+    reproduce.add_argument("--seeds", type=int, metavar="K", help="runs of each setting (default: 2 small, 8 paper)")
+    reproduce.add_argument(
+        "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
+    )
+    reproduce.add_argument("--json", action="store_true", help="print the figures for programs")
+    reproduce.set_defaults(run=_reproduce)
+
+
 def _demo(options: argparse.Namespace) -> None:
     from . import demo
 
@@ -150,3 +223,43 @@ def _pretrain(options: argparse.Namespace) -> None:
     summary = {"model": str(options.output), "id": model.id, "pictures": len(images)}
     summary |= {"num_features": model.num_features, "num_values": model.num_values}
     print(json.dumps(summary) if options.json else f"{model} of {len(images):,} pictures is in {options.output}")
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from .evaluate.commands import evaluate
+
+    outcome = evaluate(options.evaluation, options, command=_command())
+    _print_outcome(options, outcome)
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from .reproduce import reproduce
+    from .ssl.training import Stopped
+
+    try:
+        outcome = reproduce(
+            options.experiment,
+            options.output,
+            data=options.data,
+            pretrain_data=options.pretrain_data,
+            scale=options.scale,
+            seeds=options.seeds,
+            changes=options.changes,
+            command=_command(),
+        )
+    except Stopped as stopped:
+        raise Stopped(f"{stopped}; the same command goes on") from None
+    _print_outcome(options, outcome)
+
+
+def _command() -> str:
+    return shlex.join(["andornot", *sys.argv[1:]])
+
+
+def _print_outcome(options: argparse.Namespace, outcome: Any) -> None:
+    from .evaluate.report import REPORT, plain
+
+    if options.json:
+        print(json.dumps(plain(outcome.figures)))
+    else:
+        print(f"{outcome.summary}\nThe report is in {options.output / REPORT}")

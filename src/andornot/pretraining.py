@@ -11,7 +11,8 @@ from torch import nn
 from .data import ImageSet, Pictures
 from .evaluate.knn import knn_accuracy, single_classes
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
-from .ssl.batches import PictureBatches, cache_features
+from .ssl.backbones import Backbone
+from .ssl.batches import FeatureBatches, PictureBatches, cache_features
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
 from .ssl.recipe import Recipe
@@ -42,6 +43,7 @@ def pretrain(
     recipe: Recipe,
     *,
     test_images: ImageSet | None = None,
+    cached: FeatureBatches | None = None,
     resume: bool = False,
     overwrite: bool = False,
     strict: bool = False,
@@ -50,19 +52,18 @@ def pretrain(
 ) -> Model:
     """Makes a model of the pictures as the recipe says, saves it in `folder`, and returns it.
 
-    `test_images` with labels: kNN accuracy on them is measured a few times during the training.
+    `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
+    `view_features` computed of these pictures for a recipe that differs in the training of its heads only.
     """
     _check_folder(folder, resume, overwrite)
     calibrated = recipe.regime == "calibrated"
     network = None if calibrated else new_network(recipe, images.channels)
     backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
-    size = recipe.size or backbone.size
     if calibrated:
         images = _some(images, _CALIBRATION_PICTURES, recipe.seed)
-    elif size > _SMALL:
-        # Views are cut out of somewhat larger pictures, as SimSiam's are.
-        size = size * 8 // 7
-    pictures = images.pictures(size, recipe.fit, strict=strict)
+        pictures = images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict)
+    else:
+        pictures = _pictures_for_views(images, recipe, backbone, strict)
     if pictures.broken:
         say(pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
@@ -76,13 +77,25 @@ def pretrain(
         model = Model.calibrated(backbone, features, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
-        batches = _batches(network, pictures, recipe)
+        batches = cached or _batches(network, pictures, recipe)
         train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
         model = Model.from_network(network, recipe)
     if is_first_process():
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
+    """Features of views for the regime `frozen`, to be shared by trainings of several heads."""
+    network = new_network(recipe, images.channels)
+    return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
+
+
+def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Pictures:
+    size = recipe.size or backbone.size
+    # Views are cut out of somewhat larger pictures, as SimSiam's are.
+    return images.pictures(size * 8 // 7 if size > _SMALL else size, recipe.fit, strict=strict)
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -106,11 +119,20 @@ def _open_folder(folder: Path, recipe: Recipe, overwrite: bool) -> None:
 
 
 def _batches(network: Network, pictures: Pictures, recipe: Recipe) -> Batches:
-    views = Views(recipe.view_settings(recipe.size or network.backbone.size))
-    if recipe.regime == "frozen":
-        count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
-        return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed)
-    return PictureBatches(pictures, views)
+    return (
+        _cached(network, pictures, recipe)
+        if recipe.regime == "frozen"
+        else PictureBatches(pictures, _views(network, recipe))
+    )
+
+
+def _cached(network: Network, pictures: Pictures, recipe: Recipe) -> FeatureBatches:
+    count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
+    return cache_features(network, pictures, _views(network, recipe), count=count, mixing=mixing, seed=seed)
+
+
+def _views(network: Network, recipe: Recipe) -> Views:
+    return Views(recipe.view_settings(recipe.size or network.backbone.size))
 
 
 def _knn_measure(

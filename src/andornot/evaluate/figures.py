@@ -86,3 +86,106 @@ def _show(axes: Axes, picture: Tensor) -> None:
     bright = 255 if picture.dtype == torch.uint8 else 1
     pixels = picture.permute(1, 2, 0).squeeze(-1).numpy()
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=bright)
+
+
+class SheetRow(NamedTuple):
+    """A feature, and the pictures `(C, H, W)` with most of it, with their degrees."""
+
+    text: str
+    pictures: Sequence[Tensor]
+    degrees: Sequence[float]
+
+
+def draw_sheet(rows: Sequence[SheetRow]) -> Figure:
+    """A line for each feature: its text, and its pictures with the degree under each."""
+    from matplotlib.figure import Figure
+
+    most = max(len(row.pictures) for row in rows)
+    figure = Figure(figsize=(1.5 + 1.3 * most, 1.52 * len(rows)), dpi=160)
+    figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.03)
+    grid = figure.subplots(len(rows), most + 1, squeeze=False, width_ratios=[1.15, *[1] * most])
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for line, row in zip(grid, rows, strict=True):
+        line[0].text(1, 0.5, row.text, ha="right", va="center", fontsize=9, color=INK, linespacing=1.5)
+        for axes, picture, degree in zip(line[1:], row.pictures, row.degrees, strict=False):
+            _show(axes, picture)
+            axes.set_title(f"{degree:.2f}", y=-0.04, va="top", pad=0, fontsize=8, color=INK)
+    return figure
+
+
+class BoxPanel(NamedTuple):
+    """A title, and the degrees of each of some groups of pictures."""
+
+    title: str
+    groups: Mapping[str, Sequence[float]]
+
+
+def draw_boxes(panels: Sequence[BoxPanel], columns: int = 3) -> Figure:
+    """A small box plot for each panel, a box for each group: quartiles and median, whiskers at 5 and 95 %."""
+    from matplotlib.figure import Figure
+
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(0.5 + 2.1 * min(columns, len(panels)), 2.1 * lines), dpi=160)
+    figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
+    grid = figure.subplots(lines, min(columns, len(panels)), squeeze=False, sharey=True)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        drawn = axes.boxplot(
+            [list(group) for group in panel.groups.values()],
+            tick_labels=list(panel.groups),
+            widths=0.55,
+            whis=(5, 95),
+            showfliers=False,
+            patch_artist=True,
+            medianprops={"color": INK, "linewidth": 1.5},
+            whiskerprops={"color": INK, "linewidth": 0.8},
+            capprops={"color": INK, "linewidth": 0.8},
+        )
+        for box, colour in zip(drawn["boxes"], (PALETTE[0], "#d5dade"), strict=False):
+            box.set(facecolor=colour, edgecolor=INK, linewidth=0.8)
+        axes.set_title(panel.title, fontsize=9, color=INK)
+        axes.set(ylim=(-0.02, 1.02), yticks=[0, 0.5, 1])
+        _plain(axes)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("degree", fontsize=8, color=FAINT)
+    return figure
+
+
+class BarRow(NamedTuple):
+    """Pictures `(C, H, W)` with a title each, and the degrees of some features, by name, in each of them."""
+
+    titles: Sequence[str]
+    pictures: Sequence[Tensor]
+    degrees: Mapping[str, Sequence[float]]
+
+
+def draw_bars(rows: Sequence[BarRow]) -> Figure:
+    """For each row its pictures side by side, and below each picture a bar for the degree of each feature."""
+    from matplotlib.figure import Figure
+
+    most = max(len(row.pictures) for row in rows)
+    figure = Figure(figsize=(2.1 * most, 3.2 * len(rows)), dpi=160)
+    figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    grid = figure.subplots(2 * len(rows), most, squeeze=False, height_ratios=[2, 0.8] * len(rows))
+    for number, row in enumerate(rows):
+        for column, (title, picture) in enumerate(zip(row.titles, row.pictures, strict=True)):
+            above, below = grid[2 * number][column], grid[2 * number + 1][column]
+            _show(above, picture)
+            above.set_axis_off()
+            above.set_title(title, fontsize=9, color=INK)
+            heights = [degrees[column] for degrees in row.degrees.values()]
+            bars = below.bar(list(row.degrees), heights, width=0.6, color=PALETTE[: len(heights)])
+            below.bar_label(bars, fmt="%.2f", fontsize=8, color=INK, padding=1)
+            below.set(ylim=(0, 1.25), yticks=[0, 1], xlim=(-0.6, len(heights) - 0.4))
+            _plain(below)
+    return figure
+
+
+def _plain(axes: Axes) -> None:
+    """Only the lines on the left and below, in a faint colour."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.tick_params(length=0, labelsize=8, labelcolor=INK)
+    axes.tick_params(axis="y", labelsize=7, labelcolor=FAINT)

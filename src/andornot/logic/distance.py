@@ -2,7 +2,13 @@
 
 Each function takes a query `(*q, N, M)` and a gallery `(*g, N, M)` and returns `(*q, *g)`; with `paired=True`
 leading dimensions broadcast against each other instead. Half precision is added up in float32.
+
+Each is an inner product of a vector made of the query with one made of the picture: `SCORES` has both, for whoever
+keeps the vectors of a gallery.
 """
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,9 +28,8 @@ def cross_entropy(query: Representation, gallery: Representation, *, paired: boo
     tensor([[0.6931, 1.2040]])
     """
     check_same_features([query, gallery], broadcast=paired)
-    # The factor goes to the query, the smaller side: the product then needs no second pass.
-    weights = _wide(query).probs * (-1 / query.num_features)
-    return _inner_products(weights.flatten(-2), gallery.log_probs.flatten(-2), paired)
+    # Negative here and not after the product, which would need a second pass over it.
+    return _inner_products(-_per_feature(query), _logarithms(gallery), paired)
 
 
 def degree_distance(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
@@ -50,11 +55,7 @@ def containment(query: Representation, gallery: Representation, *, paired: bool 
     (tensor(1.), tensor(0.5000))
     """
     check_same_features([query, gallery], broadcast=paired)
-    probs = _wide(query).probs
-    values = torch.linspace(0, 1, query.num_values, device=probs.device, dtype=probs.dtype)
-    # E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the picture.
-    weights = (tails.at_most(probs) + values * tails.above(probs)) / query.num_features
-    return _inner_products(weights.flatten(-2), _wide(gallery).probs.flatten(-2), paired)
+    return _inner_products(_truth_of_implication(query), _probabilities(gallery), paired)
 
 
 def expected_bce(prediction: Representation, target: Representation) -> Tensor:
@@ -84,6 +85,39 @@ def _wide(representation: Representation) -> Representation:
 
 def _direction(representation: Representation) -> Tensor:
     return torch.nn.functional.normalize(_wide(representation).degrees, dim=-1)
+
+
+def _per_feature(query: Representation) -> Tensor:
+    return (_wide(query).probs / query.num_features).flatten(-2)
+
+
+def _logarithms(gallery: Representation) -> Tensor:
+    return gallery.log_probs.flatten(-2)
+
+
+def _truth_of_implication(query: Representation) -> Tensor:
+    """E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the picture."""
+    probs = _wide(query).probs
+    values = torch.linspace(0, 1, query.num_values, device=probs.device, dtype=probs.dtype)
+    return ((tails.at_most(probs) + values * tails.above(probs)) / query.num_features).flatten(-2)
+
+
+def _probabilities(gallery: Representation) -> Tensor:
+    return _wide(gallery).probs.flatten(-2)
+
+
+class Score(NamedTuple):
+    """How pictures are compared with a query: by the inner product of these two vectors; more is nearer."""
+
+    query: Callable[[Representation], Tensor]
+    gallery: Callable[[Representation], Tensor]
+
+
+SCORES: Final = {
+    "degrees": Score(_direction, _direction),
+    "cross-entropy": Score(_per_feature, _logarithms),
+    "containment": Score(_truth_of_implication, _probabilities),
+}
 
 
 def _inner_products(query: Tensor, gallery: Tensor, paired: bool) -> Tensor:

@@ -1,0 +1,229 @@
+"""Operability: whether a query made by an operator finds what a picture that needs no operator finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from .operators import OPERATORS, REFERENCES, Operands, Operator, Space, gallery_vectors, in_space, query_vectors
+from .outcome import Interval
+from .retrieval import Encoded, EncodedRetrieval, occurrence_rates
+
+# Neighbours that `near_b` is the mean of.
+NEIGHBOURS: Final = 20
+# A weight is tuned on the combinations of this many of the pictures: other classes have enough of them together.
+_TUNING_PICTURES: Final = 6
+_RESAMPLES: Final = 2000
+
+PLAIN: Final = ("ab", "a")
+
+
+class Key(NamedTuple):
+    """A way to search: the query, the operator's name ("" for a picture as it is), and the distance."""
+
+    query: str
+    operator: str
+    distance: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Occurrence rates of one way to search: of class a, of class b, and of both in one picture, `(pairs, 2, 3)`.
+
+    The middle dimension is the order of the pair: (a, b), then (b, a). `weights` are those chosen, a pair each.
+    """
+
+    values: Tensor
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to search, over all ordered pairs of classes. `difference` is the mean |rate of a - reference|."""
+
+    query: str
+    operator: str
+    distance: str
+    a: Interval
+    b: Interval
+    both: float
+    reference: float
+    difference: Interval
+    weights: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """Which way to search it is."""
+        return Key(self.query, self.operator, self.distance)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Row:
+        """What `asdict` and JSON made of a row, back again."""
+        intervals = {name: Interval(**data[name]) for name in ("a", "b", "difference")}
+        return cls(**{**data, **intervals, "weights": tuple(data["weights"])})
+
+
+def measure_operability(
+    task: EncodedRetrieval, *, top: int, operators: Sequence[Operator] = OPERATORS, progress: bool | None = None
+) -> dict[Key, Rates]:
+    """Occurrence rates for each way to search, over all pairs of classes."""
+    search = _Search(task, top)
+    weights = _tuned_weights(search, [operator for operator in operators if operator.weights])
+    rates: dict[Key, list[Tensor]] = {}
+    disabled = None if progress is None else not progress
+    for number, pair in enumerate(tqdm(list(task.pairs), desc="searching", unit=" pairs", delay=2, disable=disabled)):
+        requests = list(_plain_requests(search, operators, pair))
+        for operator in operators:
+            weight = (weights[operator][number],) if operator.weights else ()
+            requests += _requests(search, operator, pair, weight)
+        for key, found in search.rates(requests, pair).items():
+            rates.setdefault(key, []).append(found)
+    chosen = {Key(o.query, o.name, distance): tuple(weights[o]) for o in weights for distance in o.distances}
+    return {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()}
+
+
+class _Request(NamedTuple):
+    """Queries `(q, d)` of one way to search, for the pair as it is (0), reversed (1), or alike for both (None)."""
+
+    key: Key
+    order: int | None
+    vectors: Tensor
+
+
+class _Search:
+    """A task, with what is needed again and again computed once."""
+
+    def __init__(self, task: EncodedRetrieval, top: int) -> None:
+        self.task, self.top = task, top
+        self._galleries: dict[str, Tensor] = {}
+
+    def gallery(self, distance: str) -> Tensor:
+        if distance not in self._galleries:
+            features, representation = self.task.gallery
+            self._galleries[distance] = gallery_vectors(features, representation, distance).contiguous()
+        return self._galleries[distance]
+
+    @cached_property
+    def near(self) -> dict[int, Encoded]:
+        """Each query picture of a class, averaged over its nearest pictures of the gallery."""
+        return {number: self._averaged(pictures) for number, pictures in self.task.singles.items()}
+
+    def _averaged(self, pictures: Encoded) -> Encoded:
+        gallery = self.task.gallery
+        products = query_vectors(pictures.representation, "degrees") @ self.gallery("degrees").T
+        nearest = products.topk(min(NEIGHBOURS, products.shape[1]), dim=1).indices
+        probs = gallery.representation.probs[nearest].mean(1)
+        return Encoded(gallery.features[nearest].mean(1), type(gallery.representation)(probs, validate=False))
+
+    def operands(self, space: Space, pair: tuple[int, int], most: int | None = None) -> Operands:
+        """a, b, ab of a pair in ascending or descending order, the first `most` pictures of each."""
+        ascending = (min(pair), max(pair))
+        chosen = (self.task.singles[pair[0]], self.task.singles[pair[1]], self.task.pairs[ascending])
+        values = [in_space(*encoded, space)[:most] for encoded in (*chosen, self.near[pair[1]])]
+        return Operands(*values)
+
+    def rates(self, requests: Iterable[_Request], pair: tuple[int, int]) -> dict[Key, Tensor]:
+        """Mean rates `(2, 3)` for each key; the queries of one distance are searched together."""
+        columns = self.task.labels[:, list(pair)]
+        labels = torch.cat([columns, columns.all(1, keepdim=True)], 1)
+        result: dict[Key, Tensor] = {}
+        by_distance = sorted(requests, key=lambda request: request.key.distance)
+        for distance, group in groupby(by_distance, key=lambda request: request.key.distance):
+            together = list(group)
+            sizes = [len(request.vectors) for request in together]
+            found = occurrence_rates(
+                torch.cat([request.vectors for request in together]), self.gallery(distance), labels, self.top
+            )
+            for request, part in zip(together, torch.split(found, sizes), strict=True):
+                mean = part.mean(0)
+                reversed_mean = mean[[1, 0, 2]]  # for (b, a) the labels change places
+                rates = result.setdefault(request.key, torch.stack([mean, reversed_mean]))
+                if request.order is not None:
+                    rates[request.order] = (mean, reversed_mean)[request.order]
+        return result
+
+
+def _plain_requests(search: _Search, operators: Sequence[Operator], pair: tuple[int, int]) -> Iterator[_Request]:
+    """The references: pictures as they are, by each distance that is used."""
+    for distance in dict.fromkeys(distance for operator in operators for distance in operator.distances):
+        space: Space = "features" if distance == "features" else "representation"
+        for order, ordered in enumerate((pair, pair[::-1])):
+            x = search.operands(space, ordered)
+            yield _Request(Key("a", "", distance), order, query_vectors(x.a, distance))
+        yield _Request(Key("ab", "", distance), None, query_vectors(x.ab, distance))
+
+
+def _requests(
+    search: _Search, operator: Operator, pair: tuple[int, int], weight: tuple[float, ...], most: int | None = None
+) -> Iterator[_Request]:
+    """All combinations of the operator's pictures: the first operand down, the second across.
+
+    The relative negation has a third, a, which goes with b one by one.
+    """
+    symmetric = operator.query == "a|b"
+    for order, ordered in enumerate((pair,) if symmetric else (pair, pair[::-1])):
+        x = search.operands(operator.space, ordered, most)
+        down = x._replace(a=x.a[:, None]) if symmetric else x._replace(ab=x.ab[:, None])
+        value = operator.function(down, *weight)
+        for distance in operator.distances:
+            vectors = query_vectors(value, distance).flatten(0, 1)
+            key = Key(operator.query, operator.name, distance)
+            yield _Request(key, None if symmetric else order, vectors)
+
+
+def _tuned_weights(search: _Search, operators: Sequence[Operator]) -> dict[Operator, list[float]]:
+    """For each pair of classes the weight that is best on the pairs that share no class with it.
+
+    Best is the largest rate of a less that of b, mean over those pairs; with too few classes, over all other pairs.
+    """
+    pairs = list(search.task.pairs)
+    tuned = {}
+    for operator in operators:
+        margins = torch.empty(len(operator.weights), len(pairs))
+        for row, weight in enumerate(operator.weights):
+            for column, pair in enumerate(pairs):
+                requests = _requests(search, operator, pair, (weight,), _TUNING_PICTURES)
+                (rates,) = search.rates(requests, pair).values()
+                margins[row, column] = (rates[:, 0] - rates[:, 1]).mean()
+        tuned[operator] = [operator.weights[int(margins[:, _others(pairs, p)].mean(1).argmax())] for p in pairs]
+    return tuned
+
+
+def _others(pairs: Sequence[tuple[int, int]], pair: tuple[int, int]) -> list[int]:
+    apart = [number for number, other in enumerate(pairs) if not set(other) & set(pair)]
+    return apart or [number for number, other in enumerate(pairs) if other != pair] or [0]
+
+
+def summarise(rates: dict[Key, Rates], *, seed: int = 0) -> list[Row]:
+    """Means over all ordered pairs, with intervals from a bootstrap over pairs of classes."""
+    rows = []
+    for key, found in rates.items():
+        a, b, both = found.values.unbind(-1)  # each (pairs, 2)
+        reference = rates[Key(REFERENCES.get(key.query, key.query), "", key.distance)].values[..., 0]  # type: ignore[call-overload]
+        rows.append(
+            Row(
+                *key,
+                a=bootstrap(a, seed),
+                b=bootstrap(b, seed),
+                both=float(both.mean()),
+                reference=float(reference.mean()),
+                difference=bootstrap((a - reference).abs(), seed),
+                weights=found.weights,
+            )
+        )
+    return rows
+
+
+def bootstrap(values: Tensor, seed: int = 0) -> Interval:
+    """The mean of `(pairs, …)` and its 95 % interval: pairs drawn again, with replacement, 2,000 times."""
+    means = values.double().flatten(1).mean(1)
+    drawn = torch.randint(len(means), (_RESAMPLES, len(means)), generator=torch.Generator().manual_seed(seed))
+    low, high = torch.quantile(means[drawn].mean(1), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(float(means.mean()), low, high)

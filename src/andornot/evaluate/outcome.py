@@ -1,0 +1,74 @@
+"""What an experiment hands over: figures for programs, and tables and pictures for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class EvaluationError(ValueError):
+    """An experiment that cannot be done with that model or that data: says what would be right."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure that was measured several times: mean and standard deviation."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with the interval that it lies in with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+Cell = str | int | float | Spread | Interval | None
+"""What stands in a table; None for nothing."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under their columns; the first column names the row. `best` marks the best figure of a column."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    digits: int = 3
+    best: Mapping[str, str] = field(default_factory=dict)  # column -> "high" or "low"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of matplotlib, and what it shows, in words."""
+
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, some paragraphs of plain text (empty lines between them), tables and pictures."""
+
+    title: str
+    text: str = ""
+    content: Sequence[Table | Picture] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of an experiment. `figures` and `protocol` are plain data for result.json, `sections` are the report."""
+
+    title: str
+    summary: str
+    figures: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    sections: Sequence[Section]

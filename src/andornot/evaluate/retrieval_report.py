@@ -1,0 +1,237 @@
+"""Retrieval as an experiment: measured for one model or several, and reported with tables, charts and hits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import torch
+
+from ..data import ImageSet, Pictures
+from ..logic import Formula, degree_distance
+from ..model import Model
+from .charts import BothRates, RateGroup, draw_both_rates, draw_rates
+from .figures import SearchRow, draw_search
+from .operability import NEIGHBOURS, Row, measure_operability, summarise
+from .outcome import Cell, Interval, Outcome, Picture, Section, Table
+from .retrieval import Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
+
+Rows = Mapping[str, Sequence[Row]]
+"""The rows of each model, by its name."""
+
+_QUERIES: Final = {
+    "a|b": "OR: a|b",
+    "ab&a": "AND: ab&a",
+    "ab&~b": "NOT: ab&~b",
+    "ab&~b|a": "NOT, keeping what a shares",
+}
+_DISTANCES: Final = {
+    "cross-entropy": "cross-entropy",
+    "degrees": "cosine of degrees",
+    "features": "cosine of features",
+}
+_PICTURED: Final = 3
+_HITS: Final = 10
+
+
+def operability_outcome(
+    model: Model,
+    gallery: ImageSet,
+    queries: ImageSet | None,
+    protocol: Protocol = Protocol(),  # noqa: B008 - frozen
+    *,
+    progress: bool | None = None,
+) -> Outcome:
+    """All queries, operators and distances for one model."""
+    retrieval = choose_pictures(gallery, queries, protocol)
+    rows = measure_rows(model, retrieval, protocol, progress=progress)
+    pictures = draw_hits(model, retrieval)
+    return retrieval_outcome("Operability of representations", {"model": rows}, retrieval, protocol, pictures)
+
+
+def measure_rows(model: Model, retrieval: Retrieval, protocol: Protocol, *, progress: bool | None = None) -> list[Row]:
+    """Encodes and searches: a row for each query, operator and distance."""
+    task = encode_retrieval(model, retrieval, progress=progress)
+    rates = measure_operability(task, top=protocol.top, progress=progress)
+    return summarise(rates, seed=protocol.seed)
+
+
+def retrieval_outcome(
+    title: str, rows: Rows, retrieval: Retrieval, protocol: Protocol, pictures: Sequence[Picture]
+) -> Outcome:
+    """The report on one or several models that did the same task."""
+    sections = [
+        Section(
+            "What was asked",
+            "a is a picture of one class, b one of another, ab shows both. A query is a picture, or pictures joined "
+            f"by an operator. The figure is the share of class a among the {protocol.top} nearest pictures of the "
+            "gallery, averaged over all combinations of query pictures and over all ordered pairs of classes.\n\n"
+            "Where an operator works, its query finds what a plain picture finds: a|b what ab does, ab&a and ab&~b "
+            "what a does. The smaller the difference to that reference, the better; for NOT, class b must go as well.",
+        ),
+        Section("How far each operator is from its reference", content=[_difference_table(rows)]),
+        Section("Occurrence rates", content=list(_charts(rows, protocol.top))),
+        Section(
+            "Operators compared",
+            "The same queries answered in other ways: other logics, and arithmetic on plain vectors. A weight that is "
+            "tuned is chosen for each pair of classes on the pairs that share no class with it. "
+            f"“near b” is b averaged over its {NEIGHBOURS} nearest pictures of the gallery.",
+            [*_operator_tables(rows, both=not retrieval.mixed), _negation_chart(rows, protocol.top)],
+        ),
+    ]
+    if pictures:
+        text = "Queries on the left, the nearest pictures on the right, compared by the cosine of possession degrees."
+        sections.append(Section("Hits", text, pictures))
+    return Outcome(
+        title,
+        _summary(rows),
+        {name: [asdict(row) for row in found] for name, found in rows.items()},
+        {
+            **asdict(protocol),
+            **retrieval.counts(),
+            "combinations of a pair": protocol.pictures**2,
+            "relative negation": "ab with (a, b) one by one: as many combinations as for two operands",
+            "distance of cross-entropy": "-1/N Σ q·log g, the query in the target's place",
+            "tuning": "largest rate of a less rate of b, on pairs that share no class",
+            "interval": "95 %, bootstrap over unordered pairs of classes, 2,000 resamples",
+        },
+        sections,
+    )
+
+
+def best_rows(rows: Sequence[Row], query: str) -> list[Row]:
+    """The rows of a query; for NOT the best first: where most of a stays and most of b goes."""
+    found = [row for row in rows if row.query == query]
+    return sorted(found, key=lambda row: row.b.value - row.a.value) if query.startswith("ab&~b") else found
+
+
+def _summary(rows: Rows) -> str:
+    name, found = list(rows.items())[-1]
+    paper = {row.query: row for row in found if row.operator == "Gödel" and row.distance == "degrees"}
+    either, common, without = (paper[query] for query in ("a|b", "ab&a", "ab&~b"))
+    return (
+        f"{name}, by the cosine of degrees: a|b finds class a in {either.a.value:.0%} of the hits, as ab does in "
+        f"{either.reference:.0%}; ab&a in {common.a.value:.0%} and ab&~b in {without.a.value:.0%}, as a does in "
+        f"{common.reference:.0%}; after ab&~b, class b is left in {without.b.value:.0%}."
+    )
+
+
+def _difference_table(rows: Rows) -> Table:
+    """The figure that sums up operability."""
+    columns = list(_QUERIES.values())
+    lines: list[list[Cell]] = []
+    for name, found in rows.items():
+        for distance in ("cross-entropy", "degrees"):
+            of = {row.query: row for row in found if row.operator == "Gödel" and row.distance == distance}
+            lines.append([name, _DISTANCES[distance], *(of[query].difference for query in _QUERIES)])
+    caption = (
+        "The paper's operators: mean absolute difference to the reference rate over all ordered pairs; less is better."
+    )
+    return Table(caption, ["model", "compared by", *columns], lines, best=dict.fromkeys(columns, "low"))
+
+
+def _charts(rows: Rows, top: int) -> list[Picture]:
+    """The paper's bar chart, once for each distance."""
+    charts = []
+    for distance in ("cross-entropy", "degrees"):
+        groups = [
+            RateGroup("like ab", {"ab": _of(rows, "ab", distance), "a|b": _of(rows, "a|b", distance)}),
+            RateGroup(
+                "like a",
+                {
+                    "a": _of(rows, "a", distance),
+                    "ab&a": _of(rows, "ab&a", distance),
+                    "ab&~b": _of(rows, "ab&~b", distance),
+                    "ab&~b, keeping a": _of(rows, "ab&~b|a", distance),
+                },
+            ),
+            # Over all ordered pairs, class a after ab&b is what class b is after ab&a.
+            RateGroup(
+                "like b",
+                {
+                    "b": _of(rows, "a", distance, "b"),
+                    "ab&b": _of(rows, "ab&a", distance, "b"),
+                    "ab&~a": _of(rows, "ab&~b", distance, "b"),
+                },
+            ),
+        ]
+        caption = f"Share of class a among the {top} nearest pictures by {_DISTANCES[distance]}; dashed: the reference."
+        charts.append(Picture(caption, draw_rates(groups, list(rows), top=top)))
+    return charts
+
+
+def _of(rows: Rows, query: str, distance: str, of_class: str = "a") -> list[Interval]:
+    """The rate of a class for a query of the paper, in each model."""
+    return [
+        getattr(row, of_class)
+        for found in rows.values()
+        for row in found
+        if (row.query, row.distance) == (query, distance) and row.operator in ("", "Gödel")
+    ]
+
+
+def _operator_tables(rows: Rows, both: bool) -> list[Table]:
+    tables = []
+    last = list(rows.values())[-1]
+    for query, title in _QUERIES.items():
+        lines: list[list[Cell]] = []
+        for row in best_rows(last, query):
+            cells: list[Cell] = [row.operator, _DISTANCES[row.distance]]
+            for found in rows.values():
+                same = next(r for r in found if r.key == row.key)
+                cells += [same.a.value, same.b.value, same.difference.value]
+                if both and query == "a|b":
+                    cells.append(same.both)
+            lines.append(cells)
+        of_model = ["class a", "class b", "difference", *(["both"] if both and query == "a|b" else [])]
+        names = [f"{name}: {column}" if len(rows) > 1 else column for name in rows for column in of_model]
+        best = {
+            n: "high" if n.endswith(("class a", "both")) else "low" for n in names if query != "a|b" or "class" not in n
+        }
+        if query in ("a|b", "ab&a"):
+            best = {n: how for n, how in best.items() if not n.endswith("class b")}
+        reference = "ab" if query == "a|b" else "a"
+        caption = f"{title}. Rates of both classes, and the mean absolute difference of class a to that of {reference}."
+        tables.append(Table(caption, ["operator", "compared by", *names], lines, best=best))
+    return tables
+
+
+def _negation_chart(rows: Rows, top: int) -> Picture:
+    name, found = list(rows.items())[-1]
+    queries = {
+        f"{row.operator}{', keeping a' if row.query.endswith('|a') else ''} ({row.distance})": BothRates(row.a, row.b)
+        for row in found
+        if row.query.startswith("ab&~b")
+    }
+    reference = next(row for row in found if (row.query, row.distance) == ("a", "degrees"))
+    caption = f"Taking b away from ab, for {name}: class a should stay, class b should go."
+    return Picture(caption, draw_both_rates(queries, BothRates(reference.a, reference.b), top=top))
+
+
+def draw_hits(model: Model, retrieval: Retrieval) -> list[Picture]:
+    """The nearest pictures for a few pairs of classes, evenly taken, and their first query pictures."""
+    gallery = load(model, retrieval.gallery)
+    represented = model.encode(gallery)
+    pairs = list(retrieval.pairs)
+    chosen = [pairs[i * len(pairs) // min(_PICTURED, len(pairs))] for i in range(min(_PICTURED, len(pairs)))]
+    pictures = []
+    for a, b in chosen:
+        first = {
+            "a": _first(load(model, retrieval.singles[a])),
+            "b": _first(load(model, retrieval.singles[b])),
+            "ab": _first(pixels_of_pair(model, retrieval.pairs[a, b])),
+        }
+        values = {name: model.encode(picture) for name, picture in first.items()}
+        rows = []
+        for text in ("ab", "a | b", "ab & a", "ab & b", "ab & ~a", "ab & ~b"):
+            formula = Formula(text)
+            nearest = degree_distance(formula.evaluate(values), represented).argsort()[:_HITS]
+            rows.append(SearchRow(text, [first[name] for name in formula.names], list(gallery[nearest])))
+        names = retrieval.class_names
+        pictures.append(Picture(f"a is “{names[a]}”, b is “{names[b]}”.", draw_search(rows)))
+    return pictures
+
+
+def _first(pictures: Pictures | torch.Tensor) -> torch.Tensor:
+    return pictures[:1][0]

@@ -1,0 +1,44 @@
+"""What is to be reproduced: an experiment, its data, its scale, and the recipe that follows from these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..ssl.recipe import Recipe, load_recipe, make_recipe
+
+Scale = Literal["small", "paper"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides an experiment."""
+
+    experiment: str
+    data: str
+    pretrain_data: str
+    scale: Scale
+    seeds: int
+    recipe_name: str
+    changes: tuple[str, ...] = ()
+
+    def recipe(self, changes: Mapping[str, Any]) -> Recipe:
+        """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""
+        recipe = load_recipe(self.recipe_name, self.changes)
+        return make_recipe({**recipe.model_dump(mode="json"), "prior": None, **changes})
+
+    def calibrated(self) -> Recipe:
+        """A pretrained backbone as it is, its channels calibrated: the reference that training must beat."""
+        return load_recipe("photos")
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a stopped experiment to go on."""
+        return {
+            "experiment": self.experiment,
+            "data": self.data,
+            "pretrain_data": self.pretrain_data,
+            "scale": self.scale,
+            "seeds": self.seeds,
+            "recipe": self.recipe({}).model_dump(mode="json"),
+        }

@@ -1,0 +1,161 @@
+"""The experiments that end in a table of accuracies: classification, multilabel classification, ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from statistics import mean, stdev
+from typing import Any, Final
+
+from ..data import ImageSet
+from ..evaluate.linear import LinearSettings, linear_evaluation
+from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
+from ..evaluate.outcome import Outcome, Section, Spread, Table
+from ..evaluate.sets import train_and_test
+from ..model import Model
+from ..ssl.recipe import Recipe
+from .paper import METHODS, paper_figure
+from .plan import Plan
+from .work import Work
+
+_PRODUCTS: Final = {"small": 1024, "paper": 4096}  # N·M of the ablation
+_VALUES: Final = (2, 4, 8, 16, 32)
+_ALPHAS: Final = (0.25, 0.5, 0.75)
+_BETAS: Final = (0.3, 0.6, 0.9)
+
+
+def classification(plan: Plan, work: Work) -> Outcome:
+    """Table 1: a linear layer on the frozen backbone of each method."""
+    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
+    figures, protocol = _accuracies(plan, work, recipes)
+    table = _table(
+        "Top-1 accuracy of a linear layer on the frozen backbone, mean ± standard deviation.", "method", plan, figures
+    )
+    return Outcome(
+        "Single-label classification (Table 1)",
+        _best(figures, "has the highest accuracy"),
+        figures,
+        protocol,
+        [Section("Accuracy", _runs(plan), [table])],
+    )
+
+
+def ablation(plan: Plan, work: Work) -> Outcome:
+    """The paper's lower half of Table 1, N × M at constant N·M; then α and β."""
+    product = _PRODUCTS[plan.scale]
+    groups: dict[str, dict[str, dict[str, Any]]] = {
+        "Truth values": {
+            f"N = {product // m}, M = {m}": {"num_features": product // m, "num_values": m} for m in _VALUES
+        },
+        "Weight of the mixed pictures": {f"α = {alpha}": {"alpha": alpha} for alpha in _ALPHAS},
+        "Weight of the expected value": {f"β = {beta}": {"beta": beta} for beta in _BETAS},
+    }
+    sections, figures = [], {}
+    protocol: dict[str, Any] = {}
+    for title, changes in groups.items():
+        found, protocol = _accuracies(plan, work, {name: plan.recipe(change) for name, change in changes.items()})
+        figures[title] = found
+        table = _table("Top-1 accuracy of a linear layer, mean ± standard deviation.", "settings", plan, found)
+        sections.append(Section(title, _runs(plan), [table]))
+    summary = _best(figures["Truth values"], f"is best among the settings with N·M = {product}")
+    return Outcome("Ablation: N × M, α and β", summary, figures, protocol, sections)
+
+
+def multilabel(plan: Plan, work: Work) -> Outcome:
+    """Table 2: mean average precision of one linear layer on the frozen backbone of each method."""
+    train, test = train_and_test(plan.data)
+    images = train if plan.pretrain_data == plan.data else train_and_test(plan.pretrain_data)[0]
+    small = plan.scale == "small"
+    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
+    recipes["efficientnet-lite0 from ImageNet"] = plan.calibrated()
+
+    def measure(model: Model, seed: int) -> dict[str, Any]:
+        settings = MultilabelSettings(seed=seed, cached=small, epochs=100 if small else 500)
+        result = multilabel_evaluation(model, train, test, settings)
+        return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
+
+    figures, protocol = _measured(plan, work, images, recipes, measure, "multilabel")
+    caption = f"Mean average precision ({protocol.get('variant', 'plain')}), mean ± standard deviation."
+    return Outcome(
+        "Multilabel classification (Table 2)",
+        _best({name: figures[name] for name in METHODS}, "has the highest mean average precision of the four methods"),
+        figures,
+        protocol,
+        [Section("Mean average precision", _runs(plan), [_table(caption, "method", plan, figures)])],
+    )
+
+
+def _accuracies(
+    plan: Plan, work: Work, recipes: Mapping[str, Recipe]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    train, test = train_and_test(plan.data)
+    small = plan.scale == "small"
+
+    def measure(model: Model, seed: int) -> dict[str, Any]:
+        settings = LinearSettings(seed=seed, cached=small, epochs=100 if small else 200)
+        result = linear_evaluation(model, train, test, settings)
+        return {"figure": result.accuracy, "best_epoch": result.best_epoch, "protocol": result.protocol}
+
+    return _measured(plan, work, train, recipes, measure, "linear")
+
+
+def _measured(
+    plan: Plan,
+    work: Work,
+    images: ImageSet,
+    recipes: Mapping[str, Recipe],
+    measure: Callable[[Model, int], dict[str, Any]],
+    what: str,
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """A model for each recipe and seed, and its figure; the protocol is the same for all."""
+    figures: dict[str, dict[str, Any]] = {}
+    protocol: dict[str, Any] = {}
+    for name, recipe in recipes.items():
+        runs = []
+        # Without training nothing depends on the seed but the linear layer.
+        for seed in range(1 if recipe.regime == "calibrated" else plan.seeds):
+            label = f"{_file_name(name)}-{seed}"
+            model = work.model(label, images, recipe.model_copy(update={"seed": seed}))
+            depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
+            found = work.step(f"{what}-{label}", depends, partial(measure, model, seed))
+            protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
+            runs.append(found["figure"])
+        deviation = stdev(runs) if len(runs) > 1 else 0.0
+        figures[name] = {
+            "runs": runs,
+            **asdict(Spread(mean(runs), deviation)),
+            "recipe": recipe.model_dump(mode="json"),
+        }
+    return figures, protocol
+
+
+def _file_name(name: str) -> str:
+    return name.replace(" = ", "").replace(", ", "-").replace(" ", "-")
+
+
+def _table(caption: str, first: str, plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = []
+    for name, found in figures.items():
+        ours = Spread(found["mean"], found["deviation"]) if len(found["runs"]) > 1 else found["mean"]
+        rows.append([name, ours, paper_figure(plan.data, name)])
+    columns = [first, "here", "in the paper"]
+    if all(row[2] is None for row in rows):
+        columns, rows = columns[:2], [row[:2] for row in rows]
+    return Table(caption, columns, rows, best={"here": "high"})
+
+
+def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
+    name = max(figures, key=lambda name: float(figures[name]["mean"]))
+    others = ", ".join(f"{other} {found['mean']:.3f}" for other, found in figures.items() if other != name)
+    return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
+
+
+def _runs(plan: Plan) -> str:
+    text = f"{plan.seeds} runs with different seeds." if plan.seeds > 1 else "One run."
+    if plan.scale == "small":
+        text += (
+            " This is a small version of the experiment: another network, fewer epochs, features computed once without "
+            "augmentation. Its figures can be compared with each other, not with the paper's."
+        )
+    return text

@@ -1,0 +1,78 @@
+"""The folder of an experiment: what is finished in it is used again, so a stopped experiment goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ..data import ImageSet
+from ..evaluate.outcome import EvaluationError
+from ..evaluate.report import plain
+from ..model import DESCRIPTION, Model
+from ..pretraining import pretrain, view_features
+from ..ssl.batches import FeatureBatches
+from ..ssl.checkpoint import write_atomically
+from ..ssl.recipe import Recipe
+
+SETTINGS: Final = "settings.json"
+
+
+def say(text: str) -> None:
+    """Tells the user how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Work:
+    """Models and measurements of one experiment in a folder. `settings` are all that decides what they are."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        text = json.dumps(plain(settings), indent=2) + "\n"
+        file = folder / SETTINGS
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            raise EvaluationError(
+                f"{folder} holds an experiment with other settings ({file.name} says which): choose another -o"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, partial(_write, text))
+        self._features: FeatureBatches | None = None
+
+    def model(self, name: str, images: ImageSet, recipe: Recipe) -> Model:
+        """The model of that name, trained or calibrated now if it is not there yet."""
+        folder = self.folder / "models" / name
+        if (folder / DESCRIPTION).exists():
+            model = Model.load(folder)
+            if model.recipe.model_copy(update={"checkpoint_seconds": recipe.checkpoint_seconds}) != recipe:
+                raise EvaluationError(f"{folder} holds a model of another recipe: remove it, or choose another -o")
+            return model
+        say(f"{name}: {'calibrating' if recipe.regime == 'calibrated' else 'pretraining'} on {len(images):,} pictures")
+        features = None
+        if recipe.regime == "frozen":
+            # The same for each method: the backbone does not change.
+            features = self._features = self._features or view_features(images, recipe)
+        return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
+
+    def step(self, name: str, depends: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
+        """What `measure` gives, as plain data; measured once as long as what it depends on stays the same."""
+        file = self.folder / "steps" / f"{name}.json"
+        wanted = json.loads(json.dumps(plain(depends)))
+        if file.exists():
+            try:
+                kept = json.loads(file.read_text(encoding="utf-8"))
+            except ValueError:
+                kept = {}
+            if kept.get("depends") == wanted:
+                return kept["result"]
+        say(f"{name}: measuring")
+        result = plain(measure())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, partial(_write, json.dumps({"depends": wanted, "result": result}) + "\n"))
+        return result
+
+
+def _write(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
