@@ -23,7 +23,7 @@ def test_a_model_that_is_there_is_used_again(tmp_path, capsys):
     Model.from_network(new_network(recipe, channels=1), recipe).save(tmp_path / "model")
     assert main(["demo", "-o", str(tmp_path)]) == 0
     assert "is used again" in capsys.readouterr().out
-    assert {file.name for file in tmp_path.iterdir()} == {"model", *PICTURES}
+    assert {file.name for file in tmp_path.iterdir()} == {"model", "retrieval", *PICTURES}
 
 
 @pytest.mark.slow
@@ -33,4 +33,5 @@ def test_after_the_minutes_of_the_demo_neighbours_agree_with_labels_never_seen(t
     accuracy = {name: float(value) for name, value in re.findall(r"(features|representation) +(0\.\d+)", output)}
     assert accuracy["features"] >= 0.90
     assert accuracy["representation"] >= 0.85
-    assert {file.name for file in tmp_path.iterdir()} == {"model", *PICTURES}
+    assert {file.name for file in (tmp_path / "retrieval").iterdir()} == {"report.html", "result.json"}
+    assert {file.name for file in tmp_path.iterdir()} == {"model", "retrieval", *PICTURES}

@@ -22,8 +22,6 @@ NEIGHBOURS: Final = 20
 _TUNING_PICTURES: Final = 6
 _RESAMPLES: Final = 2000
 
-PLAIN: Final = ("ab", "a")
-
 
 class Key(NamedTuple):
     """A way to search: the query, the operator's name ("" for a picture as it is), and the distance."""
@@ -170,12 +168,20 @@ def _requests(
     symmetric = operator.query == "a|b"
     for order, ordered in enumerate((pair,) if symmetric else (pair, pair[::-1])):
         x = search.operands(operator.space, ordered, most)
+        if operator.query == "ab&~b|a":
+            x = _one_by_one(x)
         down = x._replace(a=x.a[:, None]) if symmetric else x._replace(ab=x.ab[:, None])
         value = operator.function(down, *weight)
         for distance in operator.distances:
             vectors = query_vectors(value, distance).flatten(0, 1)
             key = Key(operator.query, operator.name, distance)
             yield _Request(key, None if symmetric else order, vectors)
+
+
+def _one_by_one(x: Operands) -> Operands:
+    """As many pictures of a as of b: classes with few pictures may differ in number."""
+    count = min(len(x.a), len(x.b))
+    return x._replace(a=x.a[:count], b=x.b[:count], near_b=x.near_b[:count])
 
 
 def _tuned_weights(search: _Search, operators: Sequence[Operator]) -> dict[Operator, list[float]]:

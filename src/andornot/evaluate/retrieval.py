@@ -34,6 +34,13 @@ class Protocol:
     fewest: int = 5  # pictures with exactly these two classes, that a pair needs to take part
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("pictures", "top", "enough", "fewest"):
+            if getattr(self, name) < 1:
+                raise EvaluationError(f"--{name} {getattr(self, name)}: it must be 1 or more")
+        if self.gallery is not None and self.gallery < 1:
+            raise EvaluationError(f"--gallery {self.gallery}: it must be 1 or more, or 0 for all pictures")
+
 
 class Mixture(NamedTuple):
     """Pictures that are laid over each other, one by one."""
@@ -62,7 +69,7 @@ class Retrieval:
         return {
             "classes": [self.class_names[number] for number in self.singles],
             "ordered pairs of classes": 2 * len(self.pairs),
-            "gallery": len(self.gallery),
+            "pictures in the gallery": len(self.gallery),
             "query pictures of a class": sorted({len(images) for images in self.singles.values()}),
             "query pictures of a pair": sorted(set(sizes)),
             "ab": "one picture over the other" if self.mixed else "pictures with exactly these two classes",
@@ -85,12 +92,13 @@ def choose_pictures(gallery: ImageSet, queries: ImageSet | None, protocol: Proto
 
 def _mixed_task(gallery: ImageSet, queries: ImageSet | None, protocol: Protocol, random: torch.Generator) -> Retrieval:
     """Every picture has one class: `ab` is drawn from all ways to lay a picture of b over one of a."""
+    if len(gallery.class_names) < 2:
+        raise EvaluationError("all pictures are of one class, and 2 are needed: try digits, scenes or voc:PATH")
     if queries is None:
         order = torch.randperm(len(gallery), generator=random)
-        held_out = [
-            _alone(gallery, number, order)[: 2 * protocol.pictures] for number in range(len(gallery.class_names))
-        ]
-        asked = torch.cat(held_out)
+        of_class = [_alone(gallery, number, order) for number in range(len(gallery.class_names))]
+        # At most half of a class, or there would be none of it to find.
+        asked = torch.cat([found[: min(2 * protocol.pictures, len(found) // 2)] for found in of_class])
         queries = gallery.subset(asked)
         gallery = gallery.subset(torch.isin(torch.arange(len(gallery)), asked, invert=True))
     order = torch.randperm(len(queries), generator=random)
@@ -102,9 +110,9 @@ def _mixed_task(gallery: ImageSet, queries: ImageSet | None, protocol: Protocol,
     }
     if few:
         name, count = min(few.items(), key=lambda item: item[1])
+        hint = f"take --pictures {count}, or more pictures" if count else "more of them, or none at all"
         raise EvaluationError(
-            f'the class "{name}" has {count} pictures to ask with, {protocol.pictures} are needed: '
-            f"take --pictures {max(count, 1)}, or more pictures"
+            f'the class "{name}" has {count} pictures to ask with, {protocol.pictures} are needed: {hint}'
         )
     pairs: dict[tuple[int, int], ImageSet | Mixture] = {}
     for a, b in combinations(range(len(of_class)), 2):
@@ -120,32 +128,40 @@ def _labelled_task(
 ) -> Retrieval:
     """Pictures with several classes: the classes with enough pictures of their own, and pairs that occur together."""
     same = queries is None
-    queries = queries or gallery
+    queries = gallery if queries is None else queries
     order = torch.randperm(len(gallery), generator=random)
     order_of_queries = order if same else torch.randperm(len(queries), generator=random)
     needed = protocol.enough + protocol.pictures if same else protocol.enough
     alone = {number: _alone(gallery, number, order) for number in range(len(gallery.class_names))}
     large = [number for number, found in alone.items() if len(found) >= needed]
     if len(large) < 2:
-        second = sorted((len(found) for found in alone.values()), reverse=True)[1] if len(alone) > 1 else 0
-        less = max(second - (protocol.pictures if same else 0), 1)
         raise EvaluationError(
-            f"only {len(large)} classes have {needed} pictures that show nothing else, 2 are needed: "
-            f"take --enough {less} --gallery {less}, or more pictures"
+            f"{len(large)} of {len(alone)} classes have {needed} pictures that show nothing else, 2 are needed: "
+            f"{_options_for_two([len(found) for found in alone.values()], protocol, same)}more pictures"
         )
     singles, pairs = {}, {}
     for number in large:
         found = _alone(queries, number, order_of_queries)
         if len(found) < protocol.fewest:
-            name = queries.class_names[number]
-            raise EvaluationError(f'"{name}" has {len(found)} pictures to ask with, {protocol.fewest} are needed')
+            name, without = queries.class_names[number], f"--enough {len(alone[number]) + 1}, to leave it out"
+            raise EvaluationError(
+                f'the class "{name}" has {len(found)} pictures to ask with, {protocol.fewest} are needed: '
+                f"take {f'--fewest {len(found)}' if len(found) else without}, or more pictures"
+            )
         # Out of one set the queries are the last pictures, and the gallery the first.
         singles[number] = found[-protocol.pictures :] if same else found[: protocol.pictures]
     counts, labels = _labels(queries).sum(1), _labels(queries)
+    most = 0
     for a, b in combinations(large, 2):
         both = order_of_queries[(labels[:, a] & labels[:, b] & (counts == 2))[order_of_queries]]
+        most = max(most, len(both))
         if len(both) >= protocol.fewest:
             pairs[a, b] = both[: protocol.pictures]
+    if not pairs:
+        raise EvaluationError(
+            f"no two classes of these {len(large)} occur together in {protocol.fewest} pictures that show "
+            f"nothing else: take {f'--fewest {most}' if most else 'a lower --enough'}, or more pictures"
+        )
     per_class = [alone[number][: protocol.gallery] for number in large]
     searched = order if protocol.gallery is None else torch.cat(per_class)
     if same:
@@ -157,18 +173,25 @@ def _labelled_task(
         {number: queries.subset(found) for number, found in singles.items()},
         {pair: queries.subset(found) for pair, found in pairs.items()},
     )
-    if not pairs:
-        raise EvaluationError(
-            f"no two classes of these {len(large)} occur together in {protocol.fewest} pictures that show "
-            "nothing else: take a lower --fewest or --enough, or more pictures"
-        )
     return _checked(retrieval, protocol)
+
+
+def _options_for_two(counts: list[int], protocol: Protocol, held_out: bool) -> str:
+    """The options by which two classes with so many pictures take part, as a part of a sentence; empty if none do."""
+    second = sorted([0, *counts])[-2]
+    asked = min(protocol.pictures, second // 2) if held_out else 0
+    if second < (2 if held_out else 1):
+        return ""
+    fewer = f"--pictures {asked} " if held_out and asked < protocol.pictures else ""
+    return f"take {fewer}--enough {second - asked} --gallery {second - asked}, or "
 
 
 def _checked(retrieval: Retrieval, protocol: Protocol) -> Retrieval:
     if len(retrieval.gallery) < protocol.top:
-        count = f"{protocol.top} of {len(retrieval.gallery)} pictures"
-        raise EvaluationError(f"the nearest {count} are asked for: take a lower --top, or more pictures")
+        count = len(retrieval.gallery)
+        raise EvaluationError(
+            f"the nearest {protocol.top} of {count} pictures are asked for: take --top {count}, or more pictures"
+        )
     return retrieval
 
 

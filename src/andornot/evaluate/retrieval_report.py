@@ -14,6 +14,7 @@ from ..model import Model
 from .charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from .figures import SearchRow, draw_search
 from .operability import NEIGHBOURS, Row, measure_operability, summarise
+from .operators import OPERATORS, Operator
 from .outcome import Cell, Interval, Outcome, Picture, Section, Table
 from .retrieval import Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
 
@@ -47,13 +48,20 @@ def operability_outcome(
     retrieval = choose_pictures(gallery, queries, protocol)
     rows = measure_rows(model, retrieval, protocol, progress=progress)
     pictures = draw_hits(model, retrieval)
-    return retrieval_outcome("Operability of representations", {"model": rows}, retrieval, protocol, pictures)
+    return retrieval_outcome("Operability of representations", {"the model": rows}, retrieval, protocol, pictures)
 
 
-def measure_rows(model: Model, retrieval: Retrieval, protocol: Protocol, *, progress: bool | None = None) -> list[Row]:
+def measure_rows(
+    model: Model,
+    retrieval: Retrieval,
+    protocol: Protocol,
+    *,
+    operators: Sequence[Operator] = OPERATORS,
+    progress: bool | None = None,
+) -> list[Row]:
     """Encodes and searches: a row for each query, operator and distance."""
     task = encode_retrieval(model, retrieval, progress=progress)
-    rates = measure_operability(task, top=protocol.top, progress=progress)
+    rates = measure_operability(task, top=protocol.top, operators=operators, progress=progress)
     return summarise(rates, seed=protocol.seed)
 
 
@@ -90,7 +98,7 @@ def retrieval_outcome(
         {
             **asdict(protocol),
             **retrieval.counts(),
-            "combinations of a pair": protocol.pictures**2,
+            "combinations of a pair, at most": protocol.pictures**2,
             "relative negation": "ab with (a, b) one by one: as many combinations as for two operands",
             "distance of cross-entropy": "-1/N Σ q·log g, the query in the target's place",
             "tuning": "largest rate of a less rate of b, on pairs that share no class",
@@ -111,9 +119,9 @@ def _summary(rows: Rows) -> str:
     paper = {row.query: row for row in found if row.operator == "Gödel" and row.distance == "degrees"}
     either, common, without = (paper[query] for query in ("a|b", "ab&a", "ab&~b"))
     return (
-        f"{name}, by the cosine of degrees: a|b finds class a in {either.a.value:.0%} of the hits, as ab does in "
-        f"{either.reference:.0%}; ab&a in {common.a.value:.0%} and ab&~b in {without.a.value:.0%}, as a does in "
-        f"{common.reference:.0%}; after ab&~b, class b is left in {without.b.value:.0%}."
+        f"{name[0].upper()}{name[1:]}, by the cosine of degrees: a|b finds class a in {either.a.value:.0%} of the "
+        f"hits, as ab does in {either.reference:.0%}; ab&a in {common.a.value:.0%} and ab&~b in {without.a.value:.0%}, as "
+        f"a does in {common.reference:.0%}; after ab&~b, class b is left in {without.b.value:.0%}."
     )
 
 
@@ -177,12 +185,13 @@ def _operator_tables(rows: Rows, both: bool) -> list[Table]:
     for query, title in _QUERIES.items():
         lines: list[list[Cell]] = []
         for row in best_rows(last, query):
-            cells: list[Cell] = [row.operator, _DISTANCES[row.distance]]
+            cells: list[Cell] = [row.operator, _DISTANCES.get(row.distance, row.distance)]
             for found in rows.values():
-                same = next(r for r in found if r.key == row.key)
-                cells += [same.a.value, same.b.value, same.difference.value]
+                same = next((r for r in found if r.key == row.key), None)
+                of_row: list[Cell] = [same.a.value, same.b.value, same.difference.value] if same else [None] * 3
                 if both and query == "a|b":
-                    cells.append(same.both)
+                    of_row.append(same.both if same else None)
+                cells += of_row
             lines.append(cells)
         of_model = ["class a", "class b", "difference", *(["both"] if both and query == "a|b" else [])]
         names = [f"{name}: {column}" if len(rows) > 1 else column for name in rows for column in of_model]

@@ -4,7 +4,8 @@ from typing import Final
 
 from ..evaluate.outcome import Spread
 
-METHODS: Final = ("vanilla", "mean", "maximum", "logic")
+BASELINES: Final = ("vanilla", "mean", "maximum")
+METHODS: Final = (*BASELINES, "logic")
 
 # Tables 1 (top-1 accuracy, linear evaluation) and 2 (mAP); by data set, then by method or by (N, M) of logic.
 RESULTS: Final[dict[str, dict[str, Spread]]] = {

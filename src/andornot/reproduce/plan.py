@@ -25,8 +25,8 @@ class Plan:
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""
-        recipe = load_recipe(self.recipe_name, self.changes)
-        return make_recipe({**recipe.model_dump(mode="json"), "prior": None, **changes})
+        recipe = load_recipe(self.recipe_name, ("prior=null", *self.changes))
+        return make_recipe({**recipe.model_dump(mode="json"), **changes})
 
     def calibrated(self) -> Recipe:
         """A pretrained backbone as it is, its channels calibrated: the reference that training must beat."""

@@ -11,12 +11,13 @@ import torch
 from ..data import ImageSet
 from ..evaluate.degrees import degrees_outcome
 from ..evaluate.operability import Row
+from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER
 from ..evaluate.outcome import Outcome
 from ..evaluate.retrieval import Mixture, Protocol, Retrieval, choose_pictures
 from ..evaluate.retrieval_report import draw_hits, measure_rows, retrieval_outcome
 from ..evaluate.sets import gallery_and_queries
 from ..ssl.recipe import Recipe
-from .paper import METHODS
+from .paper import BASELINES, METHODS
 from .plan import Plan
 from .work import Work
 
@@ -51,8 +52,15 @@ def retrieval(plan: Plan, work: Work) -> Outcome:
     for name, recipe in recipes.items():
         label = name.replace(", ", "-").replace(" ", "-")
         model = work.model(label, images, recipe)
-        depends = {"model": model.id, "protocol": asdict(protocol), "task": task.counts()}
-        found = work.step(label, depends, partial(measure_rows, model, task, protocol))
+        # Answers to NOT of our own are compared where they would be used.
+        operators = PAPER + ARITHMETIC if name in BASELINES else OPERATORS
+        depends = {
+            "model": model.id,
+            "protocol": asdict(protocol),
+            "task": task.counts(),
+            "operators": [f"{operator.query} {operator.name} {operator.distances}" for operator in operators],
+        }
+        found = work.step(label, depends, partial(measure_rows, model, task, protocol, operators=operators))
         rows[name] = [Row.from_data(row) for row in found]
     title = {"mnist": "Retrieval on MNIST", "voc": "Retrieval on VOC", "scenes": "Retrieval on scenes"}
     pictures = draw_hits(model, task)  # of the last model, the one that the summary is about

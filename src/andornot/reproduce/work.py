@@ -19,6 +19,8 @@ from ..ssl.checkpoint import write_atomically
 from ..ssl.recipe import Recipe
 
 SETTINGS: Final = "settings.json"
+# What the features of views depend on; with the seed other views are drawn, and a backbone without weights is another.
+_DECIDING: Final = {"backbone", "backbone_options", "size", "fit", "views", "cached_views", "mixing", "seed"}
 
 
 def say(text: str) -> None:
@@ -30,31 +32,36 @@ class Work:
     """Models and measurements of one experiment in a folder. `settings` are all that decides what they are."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        self.folder = folder
-        text = json.dumps(plain(settings), indent=2) + "\n"
+        self.folder, self._models = folder, folder / "models"
+        self._settings = json.dumps(plain(settings), indent=2) + "\n"
         file = folder / SETTINGS
-        if file.exists() and file.read_text(encoding="utf-8") != text:
+        # Where nothing was made yet, nothing is lost: after a mistake the same folder may be used.
+        if self._models.exists() and file.exists() and file.read_text(encoding="utf-8") != self._settings:
             raise EvaluationError(
                 f"{folder} holds an experiment with other settings ({file.name} says which): choose another -o"
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, partial(_write, text))
-        self._features: FeatureBatches | None = None
+        self._features: dict[str, FeatureBatches] = {}
 
     def model(self, name: str, images: ImageSet, recipe: Recipe) -> Model:
         """The model of that name, trained or calibrated now if it is not there yet."""
-        folder = self.folder / "models" / name
+        folder = self._models / name
         if (folder / DESCRIPTION).exists():
             model = Model.load(folder)
             if model.recipe.model_copy(update={"checkpoint_seconds": recipe.checkpoint_seconds}) != recipe:
                 raise EvaluationError(f"{folder} holds a model of another recipe: remove it, or choose another -o")
             return model
         say(f"{name}: {'calibrating' if recipe.regime == 'calibrated' else 'pretraining'} on {len(images):,} pictures")
-        features = None
-        if recipe.regime == "frozen":
-            # The same for each method: the backbone does not change.
-            features = self._features = self._features or view_features(images, recipe)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / SETTINGS, partial(_write, self._settings))
+        features = self._view_features(images, recipe) if recipe.regime == "frozen" else None
         return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
+
+    def _view_features(self, images: ImageSet, recipe: Recipe) -> FeatureBatches:
+        """Features of views, the same for each method: the backbone does not change. Only the last are kept."""
+        deciding = recipe.model_dump_json(include=_DECIDING)
+        if deciding not in self._features:
+            self._features = {deciding: view_features(images, recipe)}
+        return self._features[deciding]
 
     def step(self, name: str, depends: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
         """What `measure` gives, as plain data; measured once as long as what it depends on stays the same."""
