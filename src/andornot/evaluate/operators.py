@@ -81,7 +81,7 @@ def lukasiewicz_difference(x: Operands, weight: float) -> Tensor:
 
 
 def solve_union(x: Operands) -> Representation:
-    """The x with `x | b = ab`, as nearly as a distribution can: F_x = F_ab / F_b, which is an OR read backwards."""
+    """The largest x with `x | b = ab`, as nearly as can be: F_x = F_ab / F_b, which is an OR read backwards."""
     cumulative = [r.probs.cumsum(-1) for r in (x.ab, x.b)]
     solved = (cumulative[0] / cumulative[1].clamp(min=1e-6)).clamp(max=1)
     # A quotient of cumulative probabilities may fall; the nearest that does not, from above.
@@ -107,7 +107,7 @@ PAPER: Final = (
     Operator("ab&a", "Gödel", "representation", lambda x: x.ab & x.a, BOTH),
     Operator("ab&~b", "Gödel", "representation", lambda x: x.ab & ~x.b, BOTH),
     Operator("ab&~b|a", "Gödel", "representation", lambda x: x.ab & (~x.b | (x.a & x.b)), BOTH),
-    Operator("ab&~b|a", "Gödel, exact", "representation", relative_exact, BOTH),
+    Operator("ab&~b|a", "Gödel, exact", "representation", relative_exact, DEGREES),
 )
 
 # What people do with vectors today: the mark to beat.

@@ -119,9 +119,9 @@ def _summary(rows: Rows) -> str:
     paper = {row.query: row for row in found if row.operator == "Gödel" and row.distance == "degrees"}
     either, common, without = (paper[query] for query in ("a|b", "ab&a", "ab&~b"))
     return (
-        f"{name[0].upper()}{name[1:]}, by the cosine of degrees: a|b finds class a in {either.a.value:.0%} of the "
-        f"hits, as ab does in {either.reference:.0%}; ab&a in {common.a.value:.0%} and ab&~b in {without.a.value:.0%}, as "
-        f"a does in {common.reference:.0%}; after ab&~b, class b is left in {without.b.value:.0%}."
+        f"{name[0].upper()}{name[1:]}, by the cosine of degrees. Class a makes up {either.a.value:.0%} of the hits of "
+        f"a|b, {either.reference:.0%} of those of ab; {common.a.value:.0%} for ab&a, {without.a.value:.0%} for ab&~b, "
+        f"{common.reference:.0%} for a. After ab&~b, class b is left in {without.b.value:.0%}."
     )
 
 

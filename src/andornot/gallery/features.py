@@ -1,0 +1,136 @@
+"""Features of pictures on disk: rows of float16 in files that only grow.
+
+A row never changes once a commit has named it, so a reader may map the files while a writer appends. What stands behind
+the last committed row was left by a killed writer, and the next one cuts it off.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from .errors import DamagedError
+
+ROWS_PER_FILE: Final = 2**18
+_PATTERN: Final = "features-{:04}.bin"
+
+
+def feature_file(folder: Path, number: int) -> Path:
+    """The path of a file of features."""
+    return folder / _PATTERN.format(number)
+
+
+class Features:
+    """The committed rows, for reading. Files are mapped at once: they stay readable when a writer replaces them."""
+
+    def __init__(self, folder: Path, width: int, first_file: int, rows: int) -> None:
+        self.width, self.rows = width, rows
+        self._maps: list[np.ndarray] = []
+        for number, count in _files(first_file, rows):
+            file = feature_file(folder, number)
+            if file.stat().st_size < count * width * 2:
+                raise DamagedError(f"{file} is damaged: it is shorter than what was written to it")
+            self._maps.append(np.memmap(file, np.float16, "r", shape=(count, width)))
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows `(n, width)`."""
+        result = np.empty((len(rows), self.width), np.float16)
+        files = rows // ROWS_PER_FILE
+        for number in np.unique(files):
+            chosen = files == number
+            result[chosen] = self._maps[number][rows[chosen] % ROWS_PER_FILE]
+        return result
+
+
+class FeatureWriter:
+    """Appends rows. They are on the disk after `sync`, and count once a commit names them."""
+
+    def __init__(self, folder: Path, width: int, first_file: int, rows: int) -> None:
+        self._folder, self._width = folder, width
+        self.first_file, self.rows = first_file, rows
+        self._unsynced: set[Path] = set()
+        needed = dict(_files(first_file, rows))
+        for file in folder.glob(_PATTERN.replace("{:04}", "*")):
+            number = file.stem.rpartition("-")[2]
+            if not number.isdigit() or int(number) not in needed:
+                file.unlink()
+            elif file.stat().st_size > needed[int(number)] * width * 2:
+                os.truncate(file, needed[int(number)] * width * 2)
+
+    def append(self, features: np.ndarray) -> int:
+        """Writes rows `(n, width)` behind the last; the number of the first of them."""
+        first, done = self.rows, 0
+        while done < len(features):
+            number, place = divmod(first + done, ROWS_PER_FILE)
+            part = features[done : done + ROWS_PER_FILE - place]
+            file = feature_file(self._folder, self.first_file + number)
+            _write_at(file, place * self._width * 2, np.ascontiguousarray(part, np.float16).tobytes())
+            self._unsynced.add(file)
+            done += len(part)
+        self.rows += len(features)
+        return first
+
+    def read(self, row: int) -> np.ndarray:
+        """One row `(width,)`, committed or not."""
+        number, place = divmod(row, ROWS_PER_FILE)
+        file = feature_file(self._folder, self.first_file + number)
+        with file.open("rb") as opened:
+            opened.seek(place * self._width * 2)
+            content = opened.read(self._width * 2)
+        if len(content) < self._width * 2:
+            raise DamagedError(f"{file} is damaged: it is shorter than what was written to it")
+        return np.frombuffer(content, np.float16)
+
+    def sync(self) -> None:
+        """Waits until all rows are on the disk."""
+        for file in self._unsynced:
+            with file.open("rb+") as opened:
+                os.fsync(opened.fileno())
+        if self._unsynced:
+            _sync_folder(self._folder)  # or a new file itself may be lost
+        self._unsynced.clear()
+
+    def start_anew(self) -> None:
+        """Goes on in new files, from row 0; the old ones are removed by the next writer, if a commit says so."""
+        self.first_file += -(-self.rows // ROWS_PER_FILE)
+        self.rows = 0
+
+    def extend(self) -> bool:
+        """Makes files that were cut off as long as they should be, with zeros; whether there were any."""
+        extended = False
+        for number, count in _files(self.first_file, self.rows):
+            file = feature_file(self._folder, number)
+            with file.open("ab") as opened:
+                if opened.tell() < count * self._width * 2:
+                    opened.truncate(count * self._width * 2)
+                    extended = True
+            self._unsynced.add(file)
+        return extended
+
+
+def _files(first_file: int, rows: int) -> list[tuple[int, int]]:
+    """The number of each file, and how many rows it has."""
+    starts = range(0, rows, ROWS_PER_FILE)
+    return [(first_file + index, min(rows - start, ROWS_PER_FILE)) for index, start in enumerate(starts)]
+
+
+def _write_at(file: Path, offset: int, content: bytes) -> None:
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            while content:
+                written = os.pwrite(opened, content, offset)
+                content, offset = content[written:], offset + written
+        finally:
+            os.close(opened)
+    except OSError as error:  # which names no file where the disk is full
+        raise OSError(error.errno, error.strerror, str(file)) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
