@@ -59,7 +59,9 @@ TRUTH = {
     ("ab&~b", "ab·(1 - b)^4"): lambda a, b, ab, w: min(ab, 1 - b),
     ("ab&~b", "ab·(1 - b)^s, s tuned"): lambda a, b, ab, w: min(ab, 1 - b),
     ("ab&~b", "ab·(1 - near b)^4"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab·(1 - near b)^s, s tuned"): lambda a, b, ab, w: min(ab, 1 - b),
+    ("ab&~b", "max(0, ab - near b)"): lambda a, b, ab, w: min(ab, 1 - b),
+    ("ab&~b", "Łukasiewicz"): lambda a, b, ab, w: min(ab, 1 - b),
+    ("ab&~b", "ab·max(0, ab - b)"): lambda a, b, ab, w: min(ab, 1 - b),
     ("ab&~b", "ab - w·b of degrees, w tuned"): lambda a, b, ab, w: ab - w * b,
     ("ab&~b", "ab - w·b of features, w tuned"): lambda a, b, ab, w: ab - w * b,
     ("ab&~b|a", "Gödel"): lambda a, b, ab, w: min(ab, max(1 - b, a)),
@@ -68,7 +70,7 @@ TRUTH = {
 
 
 @pytest.mark.parametrize("m", [2, 5])
-@pytest.mark.parametrize("key", TRUTH, ids=" by ".join)
+@pytest.mark.parametrize("key", BY_NAME, ids=" by ".join)
 def test_the_truth_table_of_crisp_features(key, m):
     operator = BY_NAME[key]
     a, b, ab = (list(column) for column in zip(*product((0.0, 1.0), repeat=3), strict=True))

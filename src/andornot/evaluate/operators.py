@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..logic import Formula, Representation, any_of, difference
+from ..logic import Formula, Representation, all_of, any_of, difference
 from ..logic.distance import SCORES
 
 Query = Literal["a|b", "ab&a", "ab&~b", "ab&~b|a"]
@@ -63,11 +63,6 @@ class Operator:
 def negation_power(x: Operands, power: float) -> Tensor:
     """Product logic with b's absence taken several times: `ab·(1 - b)^s`."""
     return torch.as_tensor(x.ab * (1 - x.b) ** power)
-
-
-def negation_power_near(x: Operands, power: float) -> Tensor:
-    """`ab·(1 - b)^s` with b averaged over its neighbours: less of the one picture b, more of what it shows."""
-    return torch.as_tensor(x.ab * (1 - x.near_b) ** power)
 
 
 def subtraction(x: Operands, weight: float) -> Tensor:
@@ -127,14 +122,15 @@ CANDIDATES: Final = (
     Operator("ab&a", "product", "degrees", lambda x: x.ab * x.a, DEGREES),
     Operator("ab&~b", "Gödel's difference", "representation", lambda x: difference(x.ab, x.b), DEGREES),
     Operator("ab&~b", "solving x | b = ab", "representation", solve_union, DEGREES),
+    Operator("ab&~b", "Łukasiewicz", "representation", lambda x: all_of([x.ab, ~x.b], "lukasiewicz"), DEGREES),
+    Operator("ab&~b", "ab·max(0, ab - b)", "degrees", lambda x: x.ab * lukasiewicz_difference(x, 1), DEGREES),
     Operator("ab&~b", "max(0, ab - b)", "degrees", lambda x: lukasiewicz_difference(x, 1), DEGREES),
     Operator("ab&~b", "max(0, ab - w·b), w tuned", "degrees", lukasiewicz_difference, DEGREES, _TUNED),
     Operator("ab&~b", "max(0, ab - near b)", "degrees", lambda x: (x.ab - x.near_b).clamp(min=0), DEGREES),
     Operator("ab&~b", "ab·(1 - b)", "degrees", lambda x: negation_power(x, 1), DEGREES),
     Operator("ab&~b", "ab·(1 - b)^4", "degrees", lambda x: negation_power(x, 4), DEGREES),
     Operator("ab&~b", "ab·(1 - b)^s, s tuned", "degrees", negation_power, DEGREES, _POWERS),
-    Operator("ab&~b", "ab·(1 - near b)^4", "degrees", lambda x: negation_power_near(x, 4), DEGREES),
-    Operator("ab&~b", "ab·(1 - near b)^s, s tuned", "degrees", negation_power_near, DEGREES, _POWERS),
+    Operator("ab&~b", "ab·(1 - near b)^4", "degrees", lambda x: x.ab * (1 - x.near_b) ** 4, DEGREES),
 )
 
 OPERATORS: Final = PAPER + ARITHMETIC + CANDIDATES
