@@ -33,7 +33,7 @@ _PROTOCOLS: Final = {
     ("mnist-retrieval", "paper"): Protocol(),
     ("voc-retrieval", "small"): Protocol(pictures=15, top=20, gallery=40, enough=40),
     ("voc-retrieval", "paper"): Protocol(),
-    ("scenes-retrieval", "small"): Protocol(gallery=None, enough=50, top=20),
+    ("scenes-retrieval", "small"): Protocol(pictures=15, gallery=None, enough=50, top=20),
     ("scenes-retrieval", "paper"): Protocol(gallery=None, enough=200),
 }
 
