@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -9,13 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
 from ..data import ImageSet
 from ..evaluate.outcome import EvaluationError
 from ..evaluate.report import plain
 from ..model import DESCRIPTION, Model
 from ..pretraining import pretrain, view_features
 from ..ssl.batches import FeatureBatches
-from ..ssl.checkpoint import write_atomically
+from ..ssl.checkpoint import write_atomically, write_tensors
 from ..ssl.recipe import Recipe
 
 SETTINGS: Final = "settings.json"
@@ -40,7 +44,6 @@ class Work:
             raise EvaluationError(
                 f"{folder} holds an experiment with other settings ({file.name} says which): choose another -o"
             )
-        self._features: dict[str, FeatureBatches] = {}
 
     def model(self, name: str, images: ImageSet, recipe: Recipe) -> Model:
         """The model of that name, trained or calibrated now if it is not there yet."""
@@ -57,11 +60,16 @@ class Work:
         return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
 
     def _view_features(self, images: ImageSet, recipe: Recipe) -> FeatureBatches:
-        """Features of views, the same for each method: the backbone does not change. Only the last are kept."""
-        deciding = recipe.model_dump_json(include=_DECIDING)
-        if deciding not in self._features:
-            self._features = {deciding: view_features(images, recipe)}
-        return self._features[deciding]
+        """Features of views, the same for each method, because the backbone does not change: computed once."""
+        digest = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
+        file = self.folder / "features" / f"{digest}.safetensors"
+        try:
+            return FeatureBatches(**load_file(file))
+        except (FileNotFoundError, SafetensorError, TypeError):
+            computed = view_features(images, recipe)
+        file.parent.mkdir(exist_ok=True)
+        write_tensors(file, vars(computed))
+        return computed
 
     def step(self, name: str, depends: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
         """What `measure` gives, as plain data; measured once as long as what it depends on stays the same."""

@@ -1,0 +1,487 @@
+"""`andornot reproduce`: each experiment from end to end on tiny data, killed and going on, and mistakes."""
+
+import html
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+
+from andornot.cli import main
+from andornot.data import ImageSet, open_images
+from andornot.evaluate import retrieval_report
+from andornot.evaluate.operators import CANDIDATES, OPERATORS
+from andornot.evaluate.outcome import EvaluationError
+from andornot.evaluate.report import REPORT, RESULT
+from andornot.evaluate.retrieval import Protocol
+from andornot.model import DESCRIPTION, WEIGHTS, Model
+from andornot.pretraining import pretrain
+from andornot.reproduce import EXPERIMENTS, reproduce, searching, tables, work
+from andornot.reproduce.experiments import make_plan
+from andornot.reproduce.paper import METHODS, paper_figure
+from andornot.reproduce.plan import Plan
+from andornot.reproduce.work import SETTINGS, Work
+from andornot.ssl.recipe import Recipe, make_recipe
+from andornot.ssl.training import CHECKPOINT
+
+SMALL = {
+    "backbone": "conv5",
+    "backbone_options.width": 8,
+    "size": 32,
+    "num_features": 4,
+    "num_values": 4,
+    "predictor_hidden": 8,
+    "batch_size": 8,
+    "epochs": 1,
+}
+# Two pictures of a class and pair, and so four combinations.
+PROTOCOL = Protocol(pictures=2, top=5, gallery=None, enough=3, fewest=1)
+SCENES = "scenes:?count=60&size=32&classes=dog+sun+ball"
+
+
+def settings(**changes: object) -> list[str]:
+    return [f"{key}={json.dumps(value)}" for key, value in {**SMALL, **changes}.items()]
+
+
+def small_calibrated(_: Plan) -> Recipe:
+    """In the place of an EfficientNet at 224 pixels."""
+    return make_recipe({"regime": "calibrated", "backbone": "conv5", "backbone_options": {"width": 8}, "size": 32})
+
+
+def make_small(patch: pytest.MonkeyPatch) -> None:
+    for key in searching._PROTOCOLS:
+        patch.setitem(searching._PROTOCOLS, key, PROTOCOL)
+    patch.setattr(Plan, "calibrated", small_calibrated)
+    patch.setattr(tables, "_PRODUCTS", {"small": 32, "paper": 32})
+
+
+def draw_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Charts take longer than all the rest."""
+    for name in ("draw_rates", "draw_both_rates", "draw_search"):
+        patch.setattr(retrieval_report, name, lambda *_, **__: Figure((1, 1)))
+
+
+@pytest.fixture
+def small(monkeypatch) -> None:
+    make_small(monkeypatch)
+
+
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    make_small(monkeypatch)
+    draw_nothing(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> str:
+    """Three digits, a folder each, of 16 pictures to train on and 8 to test with."""
+    folder = tmp_path_factory.mktemp("digits")
+    for split, count in (("train", 16), ("test", 8)):
+        images = open_images("digits", split=split)
+        for digit in range(3):
+            (folder / split / str(digit)).mkdir(parents=True)
+            for number in images.labels[:, digit].nonzero().flatten()[:count].tolist():
+                Image.fromarray(images.images[number][0].numpy()).save(folder / split / str(digit) / f"{number}.png")
+    return f"imagefolder:{folder}"
+
+
+def files_in(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def read(folder: Path) -> dict[str, object]:
+    return json.loads((folder / RESULT).read_text())
+
+
+# From end to end
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_each_experiment_writes_a_result_and_a_report(experiment, digits, tmp_path):
+    data = digits if EXPERIMENTS[experiment].data == "digits" else SCENES
+    outcome = reproduce(experiment, tmp_path, data=data, seeds=2, changes=settings(), command="andornot reproduce …")
+    result = read(tmp_path)
+    assert result["title"] == outcome.title
+    assert result["summary"] in html.unescape((tmp_path / REPORT).read_text())
+    assert result["seconds"] > 0
+    assert {"andornot", "torch", "numpy", "python"} <= result["versions"].keys()
+    assert result["settings"]["command"] == "andornot reproduce …"
+    assert result["settings"]["data"] == data
+    assert result["settings"]["recipe"]["epochs"] == 1
+    assert result["protocol"]
+    assert result["figures"]
+    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob(CHECKPOINT))
+
+
+@pytest.mark.slow
+def test_scenes_retrieval_with_the_real_backbone(tmp_path, monkeypatch):
+    """As it comes with the package, but for the number of pictures, views and epochs."""
+    monkeypatch.setitem(searching._PROTOCOLS, ("scenes-retrieval", "small"), PROTOCOL)
+    data = "scenes:?count=40&classes=dog+sun"
+    reproduce("scenes-retrieval", tmp_path, data=data, changes=["epochs=1", "cached_views=2", "batch_size=16"])
+    names = [*METHODS, searching.SPARSE, searching.CALIBRATED]
+    assert list(read(tmp_path)["figures"]) == names
+    model = Model.load(tmp_path / "models" / "calibrated-backbone")
+    assert (model.backbone.name, model.num_features) == ("efficientnet-lite0", 1280)
+
+
+@pytest.fixture(scope="module")
+def retrieved(digits, tmp_path_factory) -> Path:
+    """Retrieval that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("retrieved")
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        draw_nothing(patch)
+        reproduce("mnist-retrieval", folder, data=digits, changes=settings(epochs=4, checkpoint_seconds=0))
+    return folder
+
+
+def test_retrieval_has_the_rows_of_each_method_and_names_its_protocol(retrieved):
+    result = read(retrieved)
+    assert list(result["figures"]) == ["vanilla", "mean", "maximum", "logic", "logic, sparse prior"]
+    paper = {(row["query"], row["operator"]) for row in result["figures"]["vanilla"]}
+    ours = {(row["query"], row["operator"]) for row in result["figures"]["logic"]}
+    assert ours - paper == {(operator.query, operator.name) for operator in CANDIDATES}
+    assert ours >= {(operator.query, operator.name) for operator in OPERATORS}
+    protocol = result["protocol"]
+    assert (protocol["classes"], protocol["ordered pairs of classes"]) == (["0", "1", "2"], 6)
+    assert (protocol["pictures in the gallery"], protocol["combinations of a pair, at most"]) == (48, 4)
+
+
+def test_retrieval_trains_each_method_by_the_recipe_without_and_one_with_a_prior(retrieved):
+    found = {name: Model.load(retrieved / "models" / name).recipe for name in (*METHODS, "logic-sparse-prior")}
+    assert {name: recipe.synthesis for name, recipe in found.items()} == {
+        **{method: method for method in METHODS},
+        "logic-sparse-prior": "logic",
+    }
+    assert [recipe.prior for recipe in found.values()] == [None] * 4 + [0.3]
+
+
+# Killed, and going on
+
+
+def _in_child(arguments: Sequence[str], output: str) -> None:
+    for number in (1, 2):
+        os.dup2(os.open(f"{output}.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        draw_nothing(patch)
+        sys.exit(main(arguments))
+
+
+class Command:
+    """`andornot …` in a process of its own, that can be killed. Forked off one that has its imports behind it."""
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["andornot.reproduce", "lightning.fabric", "matplotlib.figure", "pytest"])
+
+    def __init__(self, arguments: Sequence[str], output: Path) -> None:
+        self.output = output
+        self.process = self.context.Process(target=_in_child, args=(arguments, str(output)))
+        self.process.start()
+
+    def killed_when(self, reached: Callable[[str], bool]) -> str:
+        """Kills it at that moment, which is told by what it has said; what it said."""
+        deadline = time.monotonic() + 60
+        while not reached(self.said()):
+            assert self.process.is_alive(), self.said()
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join(60)
+        assert self.process.exitcode == -signal.SIGKILL
+        return self.said()
+
+    def said(self) -> str:
+        file = Path(f"{self.output}.2")
+        return file.read_text() if file.exists() else ""
+
+
+def step_of(folder: Path) -> int:
+    try:
+        with safe_open(folder / CHECKPOINT, framework="pt") as file:
+            return int(file.metadata()["step"])
+    except (SafetensorError, OSError):
+        return 0
+
+
+def test_a_killed_experiment_goes_on_and_nothing_finished_is_done_again(digits, retrieved, tmp_path):
+    folder, models = tmp_path / "out", tmp_path / "out" / "models"
+    arguments = ["reproduce", "mnist-retrieval", "--data", digits, "-o", str(folder)]
+    arguments += [f"--set={change}" for change in settings(epochs=4, checkpoint_seconds=0)]
+    moments = {
+        "during a training": lambda _: step_of(models / "vanilla") >= 5,
+        "in the middle of measuring": lambda said: "mean: measuring" in said,
+        "during the last training": lambda _: step_of(models / "logic-sparse-prior") >= 9,
+    }
+    kept: dict[str, tuple[bytes, int]] = {}
+    for number, reached in enumerate(moments.values()):
+        said = Command(arguments, tmp_path / f"said{number}").killed_when(reached)
+        assert not (folder / RESULT).exists()
+        now = files_in(folder)
+        finished = {
+            name: content
+            for name, content in now.items()
+            if name.startswith("steps/") or ((folder / name).parent / DESCRIPTION).exists()
+        }
+        assert {name: now[name] for name in kept} == kept, "what was finished is as it was"
+        assert not any(f"{Path(name).parent.name}: pretraining" in said for name in kept if name.endswith(WEIGHTS))
+        assert not any(f"{Path(name).stem}: measuring" in said for name in kept if name.startswith("steps/"))
+        kept = finished
+    assert {Path(name).parts[1] for name in kept} == {
+        "vanilla", "mean", "maximum", "logic", "vanilla.json", "mean.json", "maximum.json", "logic.json",
+    }  # fmt: skip
+    last = Command(arguments, tmp_path / "last")
+    last.process.join(60)
+    assert last.process.exitcode == 0, last.said()
+    assert [line for line in last.said().splitlines() if line.endswith(("pictures", ": measuring")) and ": " in line][
+        :2
+    ] == ["logic-sparse-prior: pretraining on 48 pictures", "logic-sparse-prior: measuring"]
+    assert read(folder)["figures"] == read(retrieved)["figures"], "as if nobody had disturbed it"
+    for name in (*METHODS, "logic-sparse-prior"):
+        mine, theirs = (load_file(root / "models" / name / WEIGHTS) for root in (folder, retrieved))
+        assert all(torch.equal(mine[key], theirs[key]) for key in theirs), name
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_finished_experiment_is_reported_again_without_any_work(retrieved, digits, capsys):
+    before = files_in(retrieved)
+    figures = read(retrieved)["figures"]
+    reproduce("mnist-retrieval", retrieved, data=digits, changes=settings(epochs=4, checkpoint_seconds=0))
+    said = capsys.readouterr().err
+    assert "pretraining" not in said
+    assert "measuring" not in said
+    after = files_in(retrieved)
+    assert read(retrieved)["figures"] == figures
+    for name in before.keys() - {RESULT, REPORT}:
+        assert after[name] == before[name], name
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_new_operator_is_measured_and_the_models_stay(retrieved, digits, capsys, monkeypatch):
+    before = files_in(retrieved / "models")
+    monkeypatch.setattr(searching, "OPERATORS", OPERATORS[:-1])
+    outcome = reproduce("mnist-retrieval", retrieved, data=digits, changes=settings(epochs=4, checkpoint_seconds=0))
+    said = [line for line in capsys.readouterr().err.splitlines() if line.endswith(": measuring")]
+    assert said == ["logic: measuring", "logic-sparse-prior: measuring"]
+    assert OPERATORS[-1].name not in {row["operator"] for row in outcome.figures["logic"]}
+    assert files_in(retrieved / "models") == before
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("more", [["--set=epochs=9"], ["--scale=paper"], ["--seeds=3"], ["--data=digits"]])
+def test_other_settings_in_the_same_folder_are_refused_and_nothing_is_lost(more, retrieved, digits, capsys):
+    before = files_in(retrieved)
+    arguments = ["reproduce", "mnist-retrieval", "--data", digits, "-o", str(retrieved)]
+    arguments += [f"--set={change}" for change in settings(epochs=4, checkpoint_seconds=0)]
+    assert main([*arguments, *more]) == 2
+    told = f"andornot: {retrieved} holds an experiment with other settings (settings.json says which): choose another -o\n"
+    assert capsys.readouterr().err == told
+    assert files_in(retrieved) == before
+
+
+@pytest.mark.usefixtures("small")
+def test_after_a_mistake_the_same_folder_may_be_used(digits, tmp_path, capsys):
+    folder = tmp_path / "out"
+    arguments = ["reproduce", "classification", "--seeds=1", "-o", str(folder)]
+    arguments += [f"--set={change}" for change in settings()]
+    assert main([*arguments, "--data=imagefolder:/nowhere"]) == 2
+    assert main([*arguments, f"--data={digits}", "--set=batch_size=2", "--set=accumulate=2"]) == 2
+    assert "too few to train on" in capsys.readouterr().err
+    assert not (folder / "models").exists()
+    assert main([*arguments, f"--data={digits}"]) == 0
+    assert (folder / RESULT).exists()
+
+
+# The tables
+
+
+@pytest.fixture(scope="module")
+def classified(digits, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("classified")
+    reproduce("classification", folder, data=digits, seeds=2, changes=settings())
+    return folder
+
+
+def test_classification_has_mean_and_deviation_over_seeds_of_the_four_methods(classified):
+    figures = read(classified)["figures"]
+    assert tuple(figures) == METHODS
+    for found in figures.values():
+        first, second = found["runs"]
+        assert found["mean"] == pytest.approx((first + second) / 2)
+        assert found["deviation"] == pytest.approx(abs(first - second) / 2**0.5)
+    protocol = read(classified)["protocol"]
+    assert protocol["pictures"] == {"training": 48, "test": 24}
+
+
+def test_each_run_has_a_model_of_its_own_seed(classified):
+    found = {path.parent.name: Model.load(path.parent).recipe for path in classified.glob(f"models/*/{DESCRIPTION}")}
+    assert sorted(found) == sorted(f"{method}-{seed}" for method in METHODS for seed in (0, 1))
+    assert all(name == f"{recipe.synthesis}-{recipe.seed}" for name, recipe in found.items())
+
+
+def test_a_damaged_step_is_measured_again(classified, digits, capsys):
+    file = classified / "steps" / "linear-mean-1.json"
+    whole = file.read_text()
+    file.write_text(whole[:50])
+    reproduce("classification", classified, data=digits, seeds=2, changes=settings())
+    said = [line for line in capsys.readouterr().err.splitlines() if line.endswith(": measuring")]
+    assert said == ["linear-mean-1: measuring"]
+    assert file.read_text() == whole
+
+
+def test_a_model_of_another_recipe_is_not_taken(digits, tmp_path):
+    images, recipe = open_images(digits, split="train"), make_plan("classification", digits, None, "small", 1, settings())
+    pretrain(images, tmp_path / "models" / "vanilla-0", recipe.recipe({"seed": 7}), say=lambda _: None)
+    with pytest.raises(EvaluationError, match="vanilla-0 holds a model of another recipe: remove it, or choose"):
+        reproduce("classification", tmp_path, data=digits, seeds=1, changes=settings())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_the_ablation_goes_over_truth_values_alpha_and_beta(digits, tmp_path):
+    """With N·M = 32 the recipe's own N = 4 and M = 8 is the middle of all three: it is trained once."""
+    outcome = reproduce("ablation", tmp_path, data=digits, seeds=1, changes=settings(num_values=8))
+    assert [list(group) for group in outcome.figures.values()] == [
+        ["N = 16, M = 2", "N = 8, M = 4", "N = 4, M = 8", "N = 2, M = 16", "N = 1, M = 32"],
+        ["α = 0.25", "α = 0.5", "α = 0.75"],
+        ["β = 0.3", "β = 0.6", "β = 0.9"],
+    ]
+    middle = [group[name] for group, name in zip(outcome.figures.values(), ("N = 4, M = 8", "α = 0.5", "β = 0.6"))]
+    assert middle[0] == middle[1] == middle[2]
+    assert len(list((tmp_path / "models").iterdir())) == 9
+
+
+def test_the_papers_figures_stand_beside_ours_where_it_has_some():
+    assert paper_figure("cifar10:/data", "logic").mean == pytest.approx(0.9128)
+    assert paper_figure("imagenet100:/data", "N = 128, M = 32").deviation == pytest.approx(0.0038)
+    assert paper_figure("voc:/data", "maximum").mean == pytest.approx(0.6119)
+    assert paper_figure("digits", "logic") is paper_figure("voc:/data", "N = 128, M = 32") is None
+
+
+# Plans
+
+
+@pytest.mark.parametrize(
+    ("experiment", "data", "scale", "recipe"),
+    [
+        ("mnist-retrieval", None, "small", "digits"),
+        ("mnist-retrieval", "mnist:/data", "small", "mnist"),
+        ("mnist-retrieval", "mnist:/data", "paper", "mnist-paper"),
+        ("classification", "cifar10:/data", "small", "thumbnails"),
+        ("classification", "cifar10:/data", "paper", "cifar10-paper"),
+        ("classification", "imagenet100:/data", "paper", "imagenet100-paper"),
+        ("scenes-retrieval", None, "small", "photos-frozen"),
+        ("voc-retrieval", "voc:/data", "paper", "voc-paper"),
+    ],
+)
+def test_the_recipe_follows_from_the_experiment_its_data_and_its_scale(experiment, data, scale, recipe):
+    plan = make_plan(experiment, data, None, scale, None, [])
+    assert plan.recipe_name == recipe
+    assert plan.seeds == {"small": 2, "paper": 8}[scale]
+    assert plan.recipe({}).prior is None, "the paper has none"
+
+
+def test_what_the_user_sets_wins_over_the_recipe():
+    plan = make_plan("mnist-retrieval", None, None, "small", None, ["prior=0.7", "epochs=3"])
+    assert (plan.recipe({}).prior, plan.recipe({}).epochs) == (0.7, 3)
+    assert plan.recipe({"prior": 0.3}).prior == 0.3
+
+
+def test_the_papers_numbers_are_those_of_the_protocol():
+    paper = searching._PROTOCOLS["voc-retrieval", "paper"]
+    assert (paper.pictures, paper.top, paper.gallery, paper.enough) == (30, 50, 200, 200)
+    for scale in ("small", "paper"):
+        assert searching._PROTOCOLS["mnist-retrieval", scale] == Protocol()
+
+
+def test_plans_that_cannot_be_are_refused(tmp_path):
+    with pytest.raises(EvaluationError, match='unknown experiment "dance", there are classification, multilabel'):
+        reproduce("dance", tmp_path / "out")
+    with pytest.raises(EvaluationError, match="voc-retrieval needs pictures that are not embedded: say where, as in"):
+        reproduce("voc-retrieval", tmp_path / "out")
+    with pytest.raises(EvaluationError, match="--seeds 0: at least one run is needed"):
+        reproduce("classification", tmp_path / "out", seeds=0)
+    assert not (tmp_path / "out").exists()
+
+
+# The folder
+
+
+def frozen(**changes: object) -> Recipe:
+    base = {"backbone": "conv5", "backbone_options": {"width": 8}, "size": 32, "num_features": 4, "num_values": 4}
+    return make_recipe({**base, "regime": "frozen", "cached_views": 2, "batch_size": 8, "epochs": 1, **changes})
+
+
+@pytest.fixture
+def images(digits) -> ImageSet:
+    return open_images(digits, split="test")
+
+
+def test_features_of_views_are_computed_once_for_all_methods(images, tmp_path, monkeypatch):
+    computed = []
+    original = work.view_features
+    monkeypatch.setattr(work, "view_features", lambda *args: computed.append(args) or original(*args))
+    folder = Work(tmp_path, {})
+    for method in METHODS:
+        folder.model(method, images, frozen(synthesis=method))
+    assert len(computed) == 1
+    Work(tmp_path, {}).model("after a stop", images, frozen(synthesis="vanilla"))
+    assert len(computed) == 1
+    folder.model("again", images, frozen(synthesis="logic", seed=1))
+    assert len(computed) == 2, "another seed has other views, and here another backbone"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_model_of_shared_features_is_the_one_that_pretrain_makes(seed, images, tmp_path):
+    folder = Work(tmp_path / "out", {})
+    folder.model("first", images, frozen(synthesis="vanilla"))
+    shared = folder.model("second", images, frozen(seed=seed))
+    alone = pretrain(images, tmp_path / "alone", frozen(seed=seed), say=lambda _: None)
+    assert shared.id == alone.id
+
+
+def test_queries_that_are_held_out_are_not_trained_on(tmp_path, monkeypatch):
+    """With one split the models see neither the pictures of a class nor those of a pair that are asked with."""
+    make_small(monkeypatch)
+    seen = {}
+
+    def note(folder: Work, name: str, images: ImageSet, recipe: Recipe) -> Model:
+        seen[name] = images
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Work, "model", note)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("scenes-retrieval", tmp_path, data=f"{SCENES}&split=train", changes=settings())
+    images = open_images(f"{SCENES}&split=train")
+    task = searching.choose_pictures(images, None, PROTOCOL)
+    asked = {name for part in (*task.singles.values(), *task.pairs.values()) for name in part.names}
+    assert asked
+    assert sorted({*seen["vanilla"].names} | asked) == sorted(images.names)
+    assert not asked & {*seen["vanilla"].names}
+
+
+def test_the_folder_keeps_its_settings(tmp_path, images):
+    assert not (tmp_path / SETTINGS).exists()
+    Work(tmp_path, {"data": "digits"}).model("one", images, frozen())
+    assert json.loads((tmp_path / SETTINGS).read_text()) == {"data": "digits"}
+    with pytest.raises(EvaluationError, match="holds an experiment with other settings"):
+        Work(tmp_path, {"data": "mnist"})
