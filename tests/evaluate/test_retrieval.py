@@ -28,6 +28,7 @@ from andornot.evaluate.retrieval import (
     occurrence_rates,
     pixels_of_pair,
 )
+from andornot.model import Model
 
 
 def made(classes: list[list[int]], num_classes: int, name: str = "train") -> ImageSet:
@@ -412,3 +413,16 @@ def test_the_memory_of_a_search_is_that_of_one_block():
     grown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
     assert int(grown) * unit < 200e6
+
+
+def test_another_model_with_the_same_backbone_needs_no_second_run_of_it(monkeypatch):
+    pictures = squares(12)
+    model = small_model()
+    retrieval = Retrieval(pictures.class_names, pictures, {0: pictures.subset([0, 1])}, {})
+    encoded = encode_retrieval(model, retrieval)
+    other = Model.calibrated(model.backbone, encoded.gallery.features, model.recipe)
+    expected = encode_retrieval(other, retrieval)
+    monkeypatch.setattr(Model, "features", None)
+    found = encoded.represented_by(other)
+    assert torch.equal(found.gallery.representation.probs, expected.gallery.representation.probs)
+    assert torch.equal(found.singles[0].representation.probs, expected.singles[0].representation.probs)

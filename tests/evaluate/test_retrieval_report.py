@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from matplotlib.figure import Figure
 from squares import CORNERS, small_model, squares
 
 from andornot.evaluate import retrieval_report
@@ -12,7 +13,7 @@ from andornot.evaluate.operability import Row
 from andornot.evaluate.operators import DEGREES, OPERATORS, PAPER, Operator
 from andornot.evaluate.outcome import Outcome, Picture, Table
 from andornot.evaluate.report import REPORT, RESULT, write_outcome
-from andornot.evaluate.retrieval import Protocol, choose_pictures
+from andornot.evaluate.retrieval import Protocol, choose_pictures, encode_retrieval
 from andornot.evaluate.retrieval_report import (
     best_rows,
     draw_hits,
@@ -22,15 +23,15 @@ from andornot.evaluate.retrieval_report import (
 )
 from andornot.logic.distance import SCORES, Score
 
-# Few pictures are drawn: it takes longer than all the rest.
-pytestmark = pytest.mark.usefixtures("few_hits")
+pytestmark = pytest.mark.usefixtures("undrawn")
 PROTOCOL = Protocol(pictures=3, top=5, gallery=None, enough=4, fewest=2)
 
 
 @pytest.fixture(scope="module")
-def few_hits():
+def undrawn():
+    """Pictures of hits take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrieval_report, "_HITS", 1)
+        patch.setattr(retrieval_report, "draw_search", lambda _: Figure((1, 1)))
         yield
 
 
@@ -40,7 +41,7 @@ def model():
 
 
 @pytest.fixture(scope="module", params=["one class each", "several classes"])
-def outcome(request, model, few_hits) -> Outcome:
+def outcome(request, model, undrawn) -> Outcome:  # noqa: ARG001
     several = request.param == "several classes"
     sets = squares(120, several=several), squares(120, seed=1, several=several)
     return operability_outcome(model, *sets, PROTOCOL, progress=False)
@@ -134,8 +135,8 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
     ]
     task = choose_pictures(squares(80), squares(40, seed=1), PROTOCOL)
     rows = {
-        "first": measure_rows(model, task, PROTOCOL, operators=PAPER, progress=False),
-        "second": measure_rows(model, task, PROTOCOL, operators=[*PAPER, *mine], progress=False),
+        "first": measure_rows(encode_retrieval(model, task), PROTOCOL, operators=PAPER, progress=False),
+        "second": measure_rows(encode_retrieval(model, task), PROTOCOL, operators=[*PAPER, *mine], progress=False),
     }
     outcome = retrieval_outcome("Two models", rows, task, PROTOCOL, [])
     assert [section.title for section in outcome.sections][-1] == "Operators compared", "no hits were given"
@@ -150,7 +151,7 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
 
 def test_the_best_rows_of_not_are_those_where_a_stays_and_b_goes(model):
     task = choose_pictures(squares(80), squares(40, seed=1), PROTOCOL)
-    rows = measure_rows(model, task, PROTOCOL, progress=False)
+    rows = measure_rows(encode_retrieval(model, task), PROTOCOL, progress=False)
     found = best_rows(rows, "ab&~b")
     assert len(found) == sum(row.query == "ab&~b" for row in rows)
     assert found[0].a.value - found[0].b.value == max(row.a.value - row.b.value for row in found)

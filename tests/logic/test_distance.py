@@ -7,6 +7,7 @@ from oracle import random_representation
 
 import andornot as aon
 from andornot import Representation
+from andornot.logic.distance import SCORES
 
 ALL_PAIRS = [aon.cross_entropy, aon.degree_distance, aon.containment]
 
@@ -51,6 +52,34 @@ def test_all_pairs_agree_with_the_plain_definition(distance):
     queries, gallery = some(0, 3), some(1, 7)
     expected = [[SLOW[distance](q, g) for g in gallery] for q in queries]
     np.testing.assert_allclose(distance(queries, gallery), expected, atol=1e-12)
+
+
+# More is nearer in a score, and less in a distance.
+AS_SCORES = {
+    "degrees": lambda q, g: 1 - slow_degree_distance(q, g),
+    "cross-entropy": lambda q, g: -slow_cross_entropy(q, g),
+    "containment": slow_containment,
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_score_is_the_inner_product_of_two_vectors(name):
+    queries, gallery = some(0, 3), some(1, 7)
+    vectors, others = SCORES[name].query(queries), SCORES[name].gallery(gallery)
+    expected = [[AS_SCORES[name](q, g) for g in gallery] for q in queries]
+    np.testing.assert_allclose(vectors @ others.T, expected, atol=1e-12)
+    assert vectors.shape[1] == (6 if name == "degrees" else 30)
+    torch.testing.assert_close(SCORES[name].query(queries[1]), vectors[1], msg="one picture, or many")
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_vectors_of_half_precision_are_wide_enough_to_compare(name, dtype):
+    queries, gallery = some(0, 3, n=64).to(dtype), some(1, 7, n=64).to(dtype)
+    scores = SCORES[name].query(queries) @ SCORES[name].gallery(gallery).T
+    assert scores.dtype == torch.float32
+    exact = SCORES[name].query(queries.to(torch.float64)) @ SCORES[name].gallery(gallery.to(torch.float64)).T
+    torch.testing.assert_close(scores.double(), exact, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("distance", ALL_PAIRS)

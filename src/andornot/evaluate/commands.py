@@ -14,7 +14,7 @@ from .degrees import degrees_outcome
 from .linear import LinearSettings, linear_outcome
 from .multilabel import MultilabelSettings, multilabel_outcome
 from .neighbours import knn_outcome
-from .outcome import Outcome
+from .outcome import EvaluationError, Outcome
 from .report import write_outcome
 from .retrieval import Protocol
 from .retrieval_report import operability_outcome
@@ -152,6 +152,8 @@ EVALUATIONS: Final = {
 
 def evaluate(name: str, options: Namespace, *, command: str | None = None) -> Outcome:
     """Measures as the options say, and writes `result.json` and `report.html`."""
+    if not 0 <= options.seed < 2**63:
+        raise EvaluationError(f"--seed {options.seed}: it must be 0 or more, and below 2^63")
     start = time.perf_counter()
     outcome = EVALUATIONS[name].run(Model.load(options.model), options)
     settings = {

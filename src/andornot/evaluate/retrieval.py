@@ -222,6 +222,16 @@ class EncodedRetrieval:
     singles: dict[int, Encoded]
     pairs: dict[tuple[int, int], Encoded]
 
+    def represented_by(self, model: Model) -> EncodedRetrieval:
+        """The same for another model with the same backbone, without running that again."""
+
+        def again(encoded: Encoded) -> Encoded:
+            return Encoded(encoded.features, model.represent(encoded.features))
+
+        singles = {number: again(encoded) for number, encoded in self.singles.items()}
+        pairs = {pair: again(encoded) for pair, encoded in self.pairs.items()}
+        return EncodedRetrieval(again(self.gallery), self.labels, singles, pairs)
+
 
 def encode_retrieval(model: Model, retrieval: Retrieval, *, progress: bool | None = None) -> EncodedRetrieval:
     """Everything that the task compares, encoded once."""

@@ -16,7 +16,7 @@ from .figures import SearchRow, draw_search
 from .operability import NEIGHBOURS, Row, measure_operability, summarise
 from .operators import OPERATORS, Operator
 from .outcome import Cell, Interval, Outcome, Picture, Section, Table
-from .retrieval import Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
+from .retrieval import EncodedRetrieval, Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each model, by its name."""
@@ -46,21 +46,19 @@ def operability_outcome(
 ) -> Outcome:
     """All queries, operators and distances for one model."""
     retrieval = choose_pictures(gallery, queries, protocol)
-    rows = measure_rows(model, retrieval, protocol, progress=progress)
+    rows = measure_rows(encode_retrieval(model, retrieval, progress=progress), protocol, progress=progress)
     pictures = draw_hits(model, retrieval)
     return retrieval_outcome("Operability of representations", {"the model": rows}, retrieval, protocol, pictures)
 
 
 def measure_rows(
-    model: Model,
-    retrieval: Retrieval,
+    task: EncodedRetrieval,
     protocol: Protocol,
     *,
     operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
 ) -> list[Row]:
-    """Encodes and searches: a row for each query, operator and distance."""
-    task = encode_retrieval(model, retrieval, progress=progress)
+    """Searches: a row for each query, operator and distance."""
     rates = measure_operability(task, top=protocol.top, operators=operators, progress=progress)
     return summarise(rates, seed=protocol.seed)
 

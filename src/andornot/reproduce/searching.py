@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -11,11 +12,13 @@ import torch
 from ..data import ImageSet
 from ..evaluate.degrees import degrees_outcome
 from ..evaluate.operability import Row
-from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER
+from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.outcome import Outcome
-from ..evaluate.retrieval import Mixture, Protocol, Retrieval, choose_pictures
+from ..evaluate.probing import digest
+from ..evaluate.retrieval import EncodedRetrieval, Mixture, Protocol, Retrieval, choose_pictures, encode_retrieval
 from ..evaluate.retrieval_report import draw_hits, measure_rows, retrieval_outcome
 from ..evaluate.sets import gallery_and_queries
+from ..model import Model
 from ..ssl.recipe import Recipe
 from .paper import BASELINES, METHODS
 from .plan import Plan
@@ -48,7 +51,7 @@ def retrieval(plan: Plan, work: Work) -> Outcome:
     recipes[SPARSE] = plan.recipe({"prior": _PRIOR})
     if plan.experiment != "mnist-retrieval":
         recipes[CALIBRATED] = plan.calibrated()
-    rows = {}
+    rows, bench = {}, _Bench(task, protocol)
     for name, recipe in recipes.items():
         label = name.replace(", ", "-").replace(" ", "-")
         model = work.model(label, images, recipe)
@@ -60,11 +63,28 @@ def retrieval(plan: Plan, work: Work) -> Outcome:
             "task": task.counts(),
             "operators": [f"{operator.query} {operator.name} {operator.distances}" for operator in operators],
         }
-        found = work.step(label, depends, partial(measure_rows, model, task, protocol, operators=operators))
+        found = work.step(label, depends, partial(bench.measure, model, operators))
         rows[name] = [Row.from_data(row) for row in found]
     title = {"mnist": "Retrieval on MNIST", "voc": "Retrieval on VOC", "scenes": "Retrieval on scenes"}
     pictures = draw_hits(model, task)  # of the last model, the one that the summary is about
     return retrieval_outcome(title[plan.experiment.partition("-")[0]], rows, task, protocol, pictures)
+
+
+class _Bench:
+    """Measures one model after the other at the same task; the backbone runs once for all that share it."""
+
+    def __init__(self, task: Retrieval, protocol: Protocol) -> None:
+        self._task, self._protocol = task, protocol
+        self._last: tuple[tuple[object, ...], EncodedRetrieval] | None = None
+
+    def measure(self, model: Model, operators: Sequence[Operator]) -> list[Row]:
+        backbone = digest(model.backbone), model.size, model.recipe.fit
+        if self._last is not None and self._last[0] == backbone:
+            encoded = self._last[1].represented_by(model)
+        else:
+            encoded = encode_retrieval(model, self._task)
+            self._last = backbone, encoded
+        return measure_rows(encoded, self._protocol, operators=operators)
 
 
 def degrees(plan: Plan, work: Work) -> Outcome:

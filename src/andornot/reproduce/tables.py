@@ -77,7 +77,7 @@ def multilabel(plan: Plan, work: Work) -> Outcome:
         return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
     figures, protocol = _measured(plan, work, images, recipes, measure, "multilabel")
-    caption = f"Mean average precision ({protocol.get('variant', 'plain')}), mean ± standard deviation."
+    caption = f"Mean average precision ({protocol['average_precision']}), mean ± standard deviation."
     return Outcome(
         "Multilabel classification (Table 2)",
         _best({name: figures[name] for name in METHODS}, "has the highest mean average precision of the four methods"),
