@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from andornot.cli import main
 from andornot.data import open_images
 from andornot.model import DESCRIPTION, WEIGHTS, Model
-from andornot.pretraining import PretrainingError, pretrain
+from andornot.pretraining import PretrainingError, pretrain, view_features
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
 
@@ -485,6 +485,21 @@ def test_a_frozen_backbone_is_bit_identical_after_the_heads_are_trained(tmp_path
     mine, theirs = model.backbone.state_dict(), again.backbone.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert len((tmp_path / "model" / LOG).read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("heads", [{}, {"synthesis": "mean", "prior": 0.3, "num_values": 5, "epochs": 2}])
+def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monkeypatch):
+    """Also by heads that are not those the features were computed with; the backbone is not run again."""
+    images = open_images(str(make_folder(tmp_path / "photos", 16, broken=2)))
+    recipe = colour_recipe(regime="frozen", batch_size=8, cached_views=2)
+    cached = view_features(images, recipe)
+    assert (len(cached), cached.views.shape) == (14, (2, 14, 8))
+    other = recipe.model_copy(update=heads)
+    alone = pretrain(images, tmp_path / "alone", other, say=lambda _: None)
+    monkeypatch.setattr("andornot.pretraining.cache_features", lambda *_, **__: pytest.fail("computed again"))
+    shared = pretrain(images, tmp_path / "shared", other, cached=cached, say=lambda _: None)
+    assert shared.id == alone.id
+    assert (tmp_path / "shared" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()
 
 
 def test_pretraining_refuses_in_python_as_in_the_shell(tmp_path):

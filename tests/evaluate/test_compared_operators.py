@@ -1,6 +1,7 @@
 """The operators that are compared: what each says of crisp features, and what it promises of others."""
 
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -38,34 +39,43 @@ def crisp(values: list[float], m: int) -> Representation:
     return Representation(probs)
 
 
-# What an operator says of a, b and ab where each is 0 or 1; w is its weight.
+class Crisp(NamedTuple):
+    """What the pictures have of a feature: 0 or 1. `w` is the operator's weight."""
+
+    a: float
+    b: float
+    ab: float
+    w: float | None
+
+
+# What an operator says of it.
 TRUTH = {
-    ("a|b", "Gödel"): lambda a, b, ab, w: max(a, b),
-    ("a|b", "Łukasiewicz"): lambda a, b, ab, w: max(a, b),
-    ("a|b", "product"): lambda a, b, ab, w: max(a, b),
-    ("a|b", "mean of degrees"): lambda a, b, ab, w: (a + b) / 2,
-    ("a|b", "mean of features"): lambda a, b, ab, w: (a + b) / 2,
-    ("ab&a", "Gödel"): lambda a, b, ab, w: min(ab, a),
-    ("ab&a", "product"): lambda a, b, ab, w: min(ab, a),
-    ("ab&a", "minimum of degrees"): lambda a, b, ab, w: min(ab, a),
-    ("ab&a", "minimum of features"): lambda a, b, ab, w: min(ab, a),
-    ("ab&~b", "Gödel"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "Gödel's difference"): lambda a, b, ab, w: min(ab, 1 - b),
+    ("a|b", "Gödel"): lambda x: max(x.a, x.b),
+    ("a|b", "Łukasiewicz"): lambda x: max(x.a, x.b),
+    ("a|b", "product"): lambda x: max(x.a, x.b),
+    ("a|b", "mean of degrees"): lambda x: (x.a + x.b) / 2,
+    ("a|b", "mean of features"): lambda x: (x.a + x.b) / 2,
+    ("ab&a", "Gödel"): lambda x: min(x.ab, x.a),
+    ("ab&a", "product"): lambda x: min(x.ab, x.a),
+    ("ab&a", "minimum of degrees"): lambda x: min(x.ab, x.a),
+    ("ab&a", "minimum of features"): lambda x: min(x.ab, x.a),
+    ("ab&~b", "Gödel"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "Gödel's difference"): lambda x: min(x.ab, 1 - x.b),
     # Of all solutions the largest: what both have may have been in x as well.
-    ("ab&~b", "solving x | b = ab"): lambda a, b, ab, w: ab,
-    ("ab&~b", "max(0, ab - b)"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "max(0, ab - w·b), w tuned"): lambda a, b, ab, w: max(0, ab - w * b),
-    ("ab&~b", "ab·(1 - b)"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab·(1 - b)^4"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab·(1 - b)^s, s tuned"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab·(1 - near b)^4"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "max(0, ab - near b)"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "Łukasiewicz"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab·max(0, ab - b)"): lambda a, b, ab, w: min(ab, 1 - b),
-    ("ab&~b", "ab - w·b of degrees, w tuned"): lambda a, b, ab, w: ab - w * b,
-    ("ab&~b", "ab - w·b of features, w tuned"): lambda a, b, ab, w: ab - w * b,
-    ("ab&~b|a", "Gödel"): lambda a, b, ab, w: min(ab, max(1 - b, a)),
-    ("ab&~b|a", "Gödel, exact"): lambda a, b, ab, w: min(ab, max(1 - b, a)),
+    ("ab&~b", "solving x | b = ab"): lambda x: x.ab,
+    ("ab&~b", "max(0, ab - b)"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "max(0, ab - w·b), w tuned"): lambda x: max(0, x.ab - x.w * x.b),
+    ("ab&~b", "ab·(1 - b)"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "ab·(1 - b)^4"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "ab·(1 - b)^s, s tuned"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "ab·(1 - near b)^4"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "max(0, ab - near b)"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "Łukasiewicz"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "ab·max(0, ab - b)"): lambda x: min(x.ab, 1 - x.b),
+    ("ab&~b", "ab - w·b of degrees, w tuned"): lambda x: x.ab - x.w * x.b,
+    ("ab&~b", "ab - w·b of features, w tuned"): lambda x: x.ab - x.w * x.b,
+    ("ab&~b|a", "Gödel"): lambda x: min(x.ab, max(1 - x.b, x.a)),
+    ("ab&~b|a", "Gödel, exact"): lambda x: min(x.ab, max(1 - x.b, x.a)),
 }
 
 
@@ -81,7 +91,7 @@ def test_the_truth_table_of_crisp_features(key, m):
     for weight in operator.weights or (None,):
         value = operator.function(Operands(*operands), *(() if weight is None else (weight,)))
         found = value.degrees if isinstance(value, Representation) else value
-        assert found.tolist() == [TRUTH[key](*values, weight) for values in zip(a, b, ab, strict=True)]
+        assert found.tolist() == [TRUTH[key](Crisp(*values, weight)) for values in zip(a, b, ab, strict=True)]
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: f"{operator.query} by {operator.name}")
