@@ -32,7 +32,7 @@ def test_wrong_usage_exits_with_2_and_no_traceback(arguments):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("command", ["demo", "pretrain", "evaluate", "reproduce"])
+@pytest.mark.parametrize("command", ["demo", "pretrain", "evaluate", "reproduce", "index", "search"])
 def test_every_command_has_a_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])

@@ -355,7 +355,7 @@ def test_a_damaged_step_is_measured_again(classified, digits, capsys):
 def test_a_model_of_another_recipe_is_not_taken(digits, tmp_path):
     images, recipe = (
         open_images(digits, split="train"),
-        make_plan("classification", digits, None, "small", 1, settings()),
+        make_plan("classification", digits, None, "small", 1, settings(), {}),
     )
     pretrain(images, tmp_path / "models" / "vanilla-0", recipe.recipe({"seed": 7}), say=lambda _: None)
     with pytest.raises(EvaluationError, match="vanilla-0 holds a model of another recipe: remove it, or choose"):
@@ -404,14 +404,14 @@ def test_the_papers_figures_stand_beside_ours_where_it_has_some():
     ],
 )
 def test_the_recipe_follows_from_the_experiment_its_data_and_its_scale(experiment, data, scale, recipe):
-    plan = make_plan(experiment, data, None, scale, None, [])
+    plan = make_plan(experiment, data, None, scale, None, [], {})
     assert plan.recipe_name == recipe
     assert plan.seeds == {"small": 2, "paper": 8}[scale]
     assert plan.recipe({}).prior is None, "the paper has none"
 
 
 def test_what_the_user_sets_wins_over_the_recipe():
-    plan = make_plan("mnist-retrieval", None, None, "small", None, ["prior=0.7", "epochs=3"])
+    plan = make_plan("mnist-retrieval", None, None, "small", None, ["prior=0.7", "epochs=3"], {})
     assert (plan.recipe({}).prior, plan.recipe({}).epochs) == (0.7, 3)
     assert plan.recipe({"prior": 0.3}).prior == 0.3
 
@@ -491,6 +491,13 @@ def test_queries_that_are_held_out_are_not_trained_on(tmp_path, monkeypatch):
     assert asked
     assert sorted({*seen["vanilla"].names} | asked) == sorted(images.names)
     assert not asked & {*seen["vanilla"].names}
+
+
+def test_numbers_of_the_protocol_are_for_retrieval_only():
+    plan = make_plan("scenes-retrieval", None, None, "small", None, [], {"top": 7, "gallery": 0})
+    assert plan.settings()["protocol"] == {"top": 7, "gallery": 0}
+    with pytest.raises(EvaluationError, match="--top is for the experiments in retrieval"):
+        make_plan("ablation", None, None, "small", None, [], {"top": 7})
 
 
 def test_the_folder_keeps_its_settings(tmp_path, images):

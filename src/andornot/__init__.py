@@ -21,11 +21,13 @@ from .logic import (
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .gallery import Gallery
     from .model import Model
 
 __all__ = [
     "Formula",
     "FormulaError",
+    "Gallery",
     "Model",
     "Representation",
     "__version__",
@@ -49,4 +51,8 @@ def __getattr__(name: str) -> Any:
         from .model import Model
 
         return Model
+    if name == "Gallery":
+        from .gallery import Gallery
+
+        return Gallery
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

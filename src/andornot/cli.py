@@ -35,6 +35,7 @@ def _exit_code(error: Exception) -> int | None:
     """What an error means for the shell; None for one that is ours and deserves its traceback."""
     from .data import DataError
     from .evaluate.outcome import EvaluationError
+    from .gallery import GalleryError
     from .logic import FormulaError
     from .model import ModelError
     from .pretraining import PretrainingError
@@ -49,6 +50,7 @@ def _exit_code(error: Exception) -> int | None:
         DataError,
         EvaluationError,
         FormulaError,
+        GalleryError,
         ModelError,
         PretrainingError,
         RecipeError,
@@ -85,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_pretrain(commands)
     _add_evaluate(commands)
     _add_reproduce(commands)
+    _add_index(commands)
+    _add_search(commands)
     return parser
 
 
@@ -156,6 +160,7 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _add_reproduce(commands: Any) -> None:
+    from .evaluate.commands import PROTOCOL_OPTIONS
     from .reproduce import EXPERIMENTS
 
     listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
@@ -183,7 +188,62 @@ def _add_reproduce(commands: Any) -> None:
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )
     reproduce.add_argument("--json", action="store_true", help="print the figures for programs")
+    numbers = reproduce.add_argument_group("retrieval", "instead of the numbers of the scale")
+    for option in PROTOCOL_OPTIONS:
+        numbers.add_argument(*option.flags, help=option.help, **option.how)
     reproduce.set_defaults(run=_reproduce)
+
+
+def _add_index(commands: Any) -> None:
+    index = commands.add_parser(
+        "index",
+        help="make a gallery of folders of pictures, or bring it up to date",
+        description="Encodes the pictures of folders into a gallery: the first time all, later only what changed.\n"
+        "Without FOLDER it looks through all folders that the gallery knows. The gallery calibrates a model of\n"
+        "its own on the first pictures, unless one is given. Stopped or killed, the same command goes on.",
+        epilog="examples: andornot index photos/ --gallery g/\n          andornot index --gallery g/ --watch",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    index.add_argument("folders", metavar="FOLDER", nargs="*", help="folders of pictures")
+    index.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
+    index.add_argument("--model", type=Path, help="folder of a model (default: the gallery's own)")
+    index.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
+    index.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
+    index.add_argument("--repair", action="store_true", help="first drop what is damaged, and encode it anew")
+    index.add_argument("--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew")
+    index.add_argument("--json", action="store_true", help="print a summary for programs")
+    index.set_defaults(run=_index)
+
+
+def _add_search(commands: Any) -> None:
+    from .logic.distance import SCORES
+    from .logic.formula import SEMANTICS
+    from .logic.operators import LOGICS
+
+    search = commands.add_parser(
+        "search",
+        help="find the pictures of a gallery that are nearest to a formula",
+        description="A name in the formula is a picture of the gallery (file name, path, or the number of a former\n"
+        "hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for the shell.",
+        epilog="examples: andornot search 'beach.jpg & ~crowd.jpg' --gallery g/ --top 10\n"
+        "          andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    search.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
+    search.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
+    search.add_argument("--top", type=int, default=10, metavar="K", help="how many pictures (default: 10)")
+    search.add_argument("--score", choices=SCORES, default="degrees", help="how to compare (default: degrees)")
+    search.add_argument("--semantics", choices=SEMANTICS, default="exact", help="default: exact")
+    search.add_argument("--logic", choices=LOGICS, default="godel", help="default: godel")
+    search.add_argument("--folder", help="only pictures in this folder")
+    search.add_argument("--label", help="only pictures whose own folder has this name")
+    search.add_argument("--after", metavar="DATE", help="only pictures taken then or later, as 2024 or 2024-05-31")
+    search.add_argument("--before", metavar="DATE", help="only pictures taken before then")
+    search.add_argument("--include-queries", action="store_true", help="also the pictures that the formula names")
+    search.add_argument("--why", action="store_true", help="which features carried each match, and who shows them most")
+    search.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")
+    search.add_argument("--json", action="store_true", help="print the hits for programs")
+    search.set_defaults(run=_search)
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -233,6 +293,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
+    from .evaluate.commands import protocol_changes
     from .reproduce import reproduce
     from .ssl.training import Stopped
 
@@ -245,11 +306,25 @@ def _reproduce(options: argparse.Namespace) -> None:
             scale=options.scale,
             seeds=options.seeds,
             changes=options.changes,
+            protocol=protocol_changes(options),
             command=_command(),
         )
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command goes on") from None
     _print_outcome(options, outcome)
+
+
+def _index(options: argparse.Namespace) -> None:
+    from .gallery.commands import index
+
+    for line in index(options):
+        print(line, flush=True)
+
+
+def _search(options: argparse.Namespace) -> None:
+    from .gallery.commands import search
+
+    print(search(options))
 
 
 def _command() -> str:

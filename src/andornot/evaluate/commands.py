@@ -16,7 +16,7 @@ from .multilabel import MultilabelSettings, multilabel_outcome
 from .neighbours import knn_outcome
 from .outcome import EvaluationError, Outcome
 from .report import write_outcome
-from .retrieval import Protocol
+from .retrieval import Protocol, make_protocol
 from .retrieval_report import operability_outcome
 from .sets import gallery_and_queries, train_and_test
 
@@ -64,21 +64,33 @@ def _degrees(model: Model, options: Namespace) -> Outcome:
 
 
 def _operability(model: Model, options: Namespace) -> Outcome:
-    protocol = Protocol(
-        pictures=options.pictures,
-        top=options.top,
-        gallery=options.gallery or None,
-        enough=options.enough,
-        fewest=options.fewest,
-        seed=options.seed,
-    )
+    protocol = make_protocol(Protocol(seed=options.seed), protocol_changes(options))
     return operability_outcome(model, *gallery_and_queries(options.data), protocol)
 
 
 _CACHED: Final = Option(
     "--cached", action="store_true", help="compute features once, without augmentation: quick on a CPU"
 )
-_PAPER: Final = Protocol()
+
+# The default is the paper's number for `evaluate`, and that of the scale for `reproduce`.
+PROTOCOL_OPTIONS: Final = (
+    Option("--pictures", type=int, help="query pictures of a class or pair (the paper: 30)"),
+    Option("--top", type=int, help="hits that count (the paper: 50)"),
+    Option(
+        "--gallery",
+        type=int,
+        help="pictures searched of each class, 0 for all (the paper: 200; sets with one class each: all)",
+    ),
+    Option("--enough", type=int, help="pictures with no other class, that a class needs (the paper: 200)"),
+    Option("--fewest", type=int, help="pictures with exactly two classes, that a pair needs (default: 5)"),
+)
+
+
+def protocol_changes(options: Namespace) -> dict[str, int]:
+    """The numbers of the protocol that were given."""
+    names = [option.flags[0].removeprefix("--") for option in PROTOCOL_OPTIONS]
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
 
 EVALUATIONS: Final = {
     "knn": Evaluation(
@@ -122,30 +134,7 @@ EVALUATIONS: Final = {
         _operability,
         "whether OR, AND and NOT find what they should (Sec. V-E)",
         "digits",
-        (
-            Option(
-                "--pictures", type=int, default=_PAPER.pictures, help="query pictures a class or pair (default: 30)"
-            ),
-            Option("--top", type=int, default=_PAPER.top, help="hits that count (default: 50)"),
-            Option(
-                "--gallery",
-                type=int,
-                default=_PAPER.gallery,
-                help="pictures searched of each class, 0 for all (default: 200; sets with one class each: all)",
-            ),
-            Option(
-                "--enough",
-                type=int,
-                default=_PAPER.enough,
-                help="pictures with no other class, that a class needs (default: 200)",
-            ),
-            Option(
-                "--fewest",
-                type=int,
-                default=_PAPER.fewest,
-                help="pictures with exactly two classes, that a pair needs (default: 5)",
-            ),
-        ),
+        PROTOCOL_OPTIONS,
     ),
 }
 

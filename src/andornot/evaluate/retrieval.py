@@ -6,7 +6,8 @@ the other; else it is a picture with exactly these two classes, as in VOC.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -40,6 +41,14 @@ class Protocol:
                 raise EvaluationError(f"--{name} {getattr(self, name)}: it must be 1 or more")
         if self.gallery is not None and self.gallery < 1:
             raise EvaluationError(f"--gallery {self.gallery}: it must be 1 or more, or 0 for all pictures")
+
+
+def make_protocol(base: Protocol, changes: Mapping[str, int]) -> Protocol:
+    """The protocol with some numbers changed; a gallery of 0 stands for all pictures."""
+    numbers: dict[str, int | None] = dict(changes)
+    if numbers.get("gallery") == 0:
+        numbers["gallery"] = None
+    return replace(base, **numbers)  # type: ignore[arg-type]
 
 
 class Mixture(NamedTuple):

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 
+from ..ssl.checkpoint import write_atomically
 from ..version import __version__
-from .errors import DamagedError, GalleryError
+from .errors import DamagedError, GalleryError, LockedError
 
 DATABASE: Final = "gallery.sqlite"
 FORMAT: Final = 1
@@ -34,6 +36,9 @@ _SCHEMA: Final = (
 _PICTURES: Final = (
     "SELECT id, path, size, mtime_ns, digest, taken, row, features_crc, record_crc FROM pictures ORDER BY id"
 )
+
+_INSERT_PICTURE: Final = "INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_BROKEN: Final = "INSERT OR REPLACE INTO broken VALUES (?, ?, ?, ?)"
 
 
 class Picture(NamedTuple):
@@ -88,15 +93,15 @@ class Snapshot:
     """All that one moment's database says. Pictures are in the order of their ids; a position is a place in it."""
 
     def __init__(
-        self, state: State, folders: Iterable[bytes], records: Iterable[tuple[Any, ...]], broken: Iterable[Broken]
+        self, state: State, folders: Iterable[bytes], records: list[tuple[Any, ...]], broken: Iterable[Broken]
     ) -> None:
         self.state = state
         self.folders = tuple(map(os.fsdecode, folders))
         self.broken = {entry.path: entry for entry in broken}
-        columns = tuple(zip(*records, strict=True)) or ((),) * 9
-        self._paths, self._digests = columns[1], columns[4]
-        self.ids, self._sizes, self._mtimes, self.taken, self.rows, self._features_crcs, self._record_crcs = (
-            np.array(columns[number], np.int64) for number in (0, 2, 3, 5, 6, 7, 8)
+        self._records = records
+        self.ids, self.taken, self.rows = (
+            np.fromiter(map(itemgetter(Picture._fields.index(name)), records), np.int64, len(records))
+            for name in ("id", "taken", "row")
         )
 
     def __len__(self) -> int:
@@ -104,19 +109,26 @@ class Snapshot:
 
     def path(self, position: int) -> str:
         """The path of a picture."""
-        return os.fsdecode(self._paths[position])
+        return os.fsdecode(self._records[position][1])
 
     @cached_property
     def paths(self) -> list[str]:
         """All paths."""
-        return list(map(os.fsdecode, self._paths))
+        return [os.fsdecode(record[1]) for record in self._records]
 
     @cached_property
     def position_of_row(self) -> np.ndarray:
         """For each row of features the position of its picture, or -1."""
+        if len(self) and not (self.rows.min() >= 0 and self.rows.max() < self.state.rows):
+            raise DamagedError(f"{DATABASE} is damaged: it names features that were never written")
         positions = np.full(self.state.rows, -1, np.int64)
         positions[self.rows] = np.arange(len(self))
         return positions
+
+    @cached_property
+    def position_of_digest(self) -> dict[bytes, int]:
+        """The position of a picture with that content."""
+        return {record[4]: position for position, record in enumerate(self._records)}
 
     def picture(self, position: int) -> Picture:
         """A picture, checked."""
@@ -128,7 +140,7 @@ class Snapshot:
     def is_sound(self, position: int) -> bool:
         """Whether the record is as it was written."""
         picture = self._picture(position)
-        return picture.record_crc == self._record_crcs[position] and 0 <= picture.row < self.state.rows
+        return picture.record_crc == self._records[position][-1] and 0 <= picture.row < self.state.rows
 
     def pictures(self) -> Iterator[Picture]:
         """All pictures, checked."""
@@ -136,19 +148,11 @@ class Snapshot:
 
     def features_crc(self, position: int) -> int:
         """The checksum of a picture's features."""
-        return int(self._features_crcs[position])
+        return int(self._records[position][Picture._fields.index("features_crc")])
 
     def _picture(self, position: int) -> Picture:
-        return Picture(
-            int(self.ids[position]),
-            self.path(position),
-            int(self._sizes[position]),
-            int(self._mtimes[position]),
-            self._digests[position],
-            int(self.taken[position]),
-            int(self.rows[position]),
-            int(self._features_crcs[position]),
-        )
+        identity, path, *rest, _ = self._records[position]
+        return Picture(identity, os.fsdecode(path), *rest)
 
 
 def exists(folder: Path) -> bool:
@@ -156,17 +160,29 @@ def exists(folder: Path) -> bool:
     return (folder / DATABASE).exists()
 
 
-def create(folder: Path, state: State) -> None:
-    """Makes the database of an empty gallery: complete, or not there at all."""
-    partial = folder / f"{DATABASE}.partial"
-    partial.unlink(missing_ok=True)
-    with _translated(partial), closing(sqlite3.connect(partial)) as connection, connection:
-        for statement in _SCHEMA:
-            connection.execute(statement)
-        write_state(connection, state)
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(folder / DATABASE)
+def create(
+    folder: Path,
+    state: State,
+    folders: Iterable[bytes] = (),
+    records: Iterable[tuple[Any, ...]] = (),
+    broken: Iterable[tuple[Any, ...]] = (),
+) -> None:
+    """Makes a database in the place of any other, of nothing or of rows as they are in its tables."""
+
+    def write(partial: Path) -> None:
+        partial.unlink(missing_ok=True)
+        with _translated(partial), closing(sqlite3.connect(partial)) as connection, connection:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            write_state(connection, state)
+            connection.executemany("INSERT INTO folders VALUES (?)", ((path,) for path in folders))
+            connection.executemany(_INSERT_PICTURE, records)
+            connection.executemany(_INSERT_BROKEN, broken)
+        # What SQLite keeps beside a database belongs to the old one.
+        for ending in ("-wal", "-shm"):
+            (folder / f"{DATABASE}{ending}").unlink(missing_ok=True)
+
+    write_atomically(folder / DATABASE, write)
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -180,7 +196,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         return Snapshot(
             read_state(connection, folder),
             (path for (path,) in connection.execute("SELECT path FROM folders ORDER BY path")),
-            connection.execute(_PICTURES),
+            connection.execute(_PICTURES).fetchall(),
             (Broken(os.fsdecode(path), *rest) for path, *rest in connection.execute("SELECT * FROM broken")),
         )
 
@@ -234,7 +250,7 @@ class Database:
     def put(self, picture: Picture) -> None:
         """Adds a picture, or replaces what is known of it."""
         values = (picture.id, os.fsencode(picture.path), *picture[2:], picture.record_crc)
-        self._changes.append(("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values))
+        self._changes.append((_INSERT_PICTURE, values))
         self._changes.append(("DELETE FROM broken WHERE path = ?", (values[1],)))
 
     def remove(self, identity: int) -> None:
@@ -244,7 +260,7 @@ class Database:
     def put_broken(self, broken: Broken) -> None:
         """Remembers a file that cannot be read."""
         values = (os.fsencode(broken.path), *broken[1:])
-        self._changes.append(("INSERT OR REPLACE INTO broken VALUES (?, ?, ?, ?)", values))
+        self._changes.append((_INSERT_BROKEN, values))
 
     def remove_broken(self, path: str) -> None:
         """Forgets a file that could not be read."""
@@ -266,44 +282,8 @@ class Database:
         self._changes.clear()
 
 
-def salvage(folder: Path) -> tuple[State | None, list[bytes], list[tuple[Any, ...]], list[Broken]]:
-    """What a damaged database still gives: the state, folders, records of pictures, broken files."""
-    tables = {}
-    with closing(sqlite3.connect(folder / DATABASE)) as connection:
-        for table in ("gallery", "folders", "pictures", "broken"):
-            tables[table] = _readable_rows(connection, table)
-    values = {row[0]: row[1] for row in tables["gallery"]}
-    names = [field.name for field in fields(State)]
-    state = State(**{name: values[name] for name in names}) if set(names) <= values.keys() else None
-    broken = [Broken(os.fsdecode(path), *rest) for path, *rest in tables["broken"]]
-    return state, [path for (path,) in tables["folders"]], tables["pictures"], broken
-
-
-def is_sound(folder: Path) -> bool:
-    """Whether SQLite finds nothing wrong."""
-    try:
-        with closing(sqlite3.connect(folder / DATABASE)) as connection:
-            read_state(connection, folder)
-            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
-    except (sqlite3.DatabaseError, DamagedError):
-        return False
-
-
-def _readable_rows(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """The rows before the first damaged page, and those after the last."""
-    found: dict[tuple[Any, ...], None] = {}
-    for direction in ("ASC", "DESC"):
-        try:
-            for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid {direction}"):
-                found[row] = None
-        except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError):
-            continue
-        break
-    return list(found)
-
-
 def _reader(file: Path) -> sqlite3.Connection:
-    address = f"file:{quote(str(file.absolute()))}?mode=ro"
+    address = f"file:{quote(os.fsencode(file.absolute()))}?mode=ro"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
     try:
         connection.execute("SELECT 1 FROM gallery").fetchone()
@@ -312,6 +292,11 @@ def _reader(file: Path) -> sqlite3.Connection:
         # On a disk that cannot be written SQLite cannot make the files beside it; then nobody else writes either.
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
+        log = Path(f"{file}-wal")
+        if log.exists() and log.stat().st_size:
+            raise GalleryError(
+                f"{file} was not closed properly: open the gallery once where it can be written"
+            ) from None
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     except BaseException:
         connection.close()
@@ -333,7 +318,10 @@ def _translated(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        number = _AS_OS_ERRORS.get(error.sqlite_errorcode & 0xFF) if hasattr(error, "sqlite_errorcode") else None
-        if number is not None:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _AS_OS_ERRORS:
+            number = _AS_OS_ERRORS[code]
             raise OSError(number, os.strerror(number), str(file)) from error
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise LockedError(f"{file} is in use by another program: try again") from error
         raise DamagedError(f"{file} is damaged ({error})") from error

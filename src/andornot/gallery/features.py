@@ -5,6 +5,8 @@ the last committed row was left by a killed writer, and the next one cuts it off
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,7 @@ from .errors import DamagedError
 
 ROWS_PER_FILE: Final = 2**18
 _PATTERN: Final = "features-{:04}.bin"
+_GLOB: Final = "features-[0-9]*.bin"
 
 
 def feature_file(folder: Path, number: int) -> Path:
@@ -51,12 +54,12 @@ class FeatureWriter:
         self.first_file, self.rows = first_file, rows
         self._unsynced: set[Path] = set()
         needed = dict(_files(first_file, rows))
-        for file in folder.glob(_PATTERN.replace("{:04}", "*")):
-            number = file.stem.rpartition("-")[2]
-            if not number.isdigit() or int(number) not in needed:
+        for file in folder.glob(_GLOB):
+            size = needed.get(int(file.stem.rpartition("-")[2]), 0) * width * 2
+            if not size:
                 file.unlink()
-            elif file.stat().st_size > needed[int(number)] * width * 2:
-                os.truncate(file, needed[int(number)] * width * 2)
+            elif file.stat().st_size > size:
+                os.truncate(file, size)
 
     def append(self, features: np.ndarray) -> int:
         """Writes rows `(n, width)` behind the last; the number of the first of them."""
@@ -84,11 +87,10 @@ class FeatureWriter:
 
     def sync(self) -> None:
         """Waits until all rows are on the disk."""
-        for file in self._unsynced:
-            with file.open("rb+") as opened:
-                os.fsync(opened.fileno())
-        if self._unsynced:
-            _sync_folder(self._folder)  # or a new file itself may be lost
+        # The folder as well, or a new file itself may be lost.
+        for path in [*self._unsynced, self._folder] if self._unsynced else []:
+            with _opened(path, os.O_RDONLY) as number:
+                os.fsync(number)
         self._unsynced.clear()
 
     def start_anew(self) -> None:
@@ -96,17 +98,23 @@ class FeatureWriter:
         self.first_file += -(-self.rows // ROWS_PER_FILE)
         self.rows = 0
 
-    def extend(self) -> bool:
-        """Makes files that were cut off as long as they should be, with zeros; whether there were any."""
-        extended = False
+    def extend(self) -> None:
+        """Makes files that were cut off or removed as long as they should be, with zeros."""
         for number, count in _files(self.first_file, self.rows):
             file = feature_file(self._folder, number)
             with file.open("ab") as opened:
                 if opened.tell() < count * self._width * 2:
                     opened.truncate(count * self._width * 2)
-                    extended = True
-            self._unsynced.add(file)
-        return extended
+                    self._unsynced.add(file)
+
+
+def count_rows(folder: Path, width: int) -> tuple[int, int]:
+    """The first file that is there, and the rows in it and in those behind it."""
+    numbers = sorted(int(file.stem.rpartition("-")[2]) for file in folder.glob(_GLOB))
+    if not numbers:
+        return 1, 0
+    last = feature_file(folder, numbers[-1]).stat().st_size // (width * 2)
+    return numbers[0], (numbers[-1] - numbers[0]) * ROWS_PER_FILE + last
 
 
 def _files(first_file: int, rows: int) -> list[tuple[int, int]]:
@@ -116,21 +124,20 @@ def _files(first_file: int, rows: int) -> list[tuple[int, int]]:
 
 
 def _write_at(file: Path, offset: int, content: bytes) -> None:
+    with _opened(file, os.O_WRONLY | os.O_CREAT) as number:
+        while content:
+            written = os.pwrite(number, content, offset)
+            content, offset = content[written:], offset + written
+
+
+@contextmanager
+def _opened(file: Path, flags: int) -> Iterator[int]:
+    """The number of an opened file. Errors name the file: that of a full disk by itself does not."""
     try:
-        opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
+        number = os.open(file, flags, 0o666)
         try:
-            while content:
-                written = os.pwrite(opened, content, offset)
-                content, offset = content[written:], offset + written
+            yield number
         finally:
-            os.close(opened)
-    except OSError as error:  # which names no file where the disk is full
+            os.close(number)
+    except OSError as error:
         raise OSError(error.errno, error.strerror, str(file)) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -61,13 +61,15 @@ def reproduce(
     scale: Scale = "small",
     seeds: int | None = None,
     changes: Sequence[str] = (),
+    protocol: Mapping[str, int] | None = None,
     command: str | None = None,
 ) -> Outcome:
     """Trains what the experiment needs, measures, and writes `result.json` and `report.html` into the folder.
 
+    `changes` are `key=value` for the recipe, `protocol` is what differs from the retrieval protocol of the scale.
     Stopped and called again with the same settings, it goes on where it was.
     """
-    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes)
+    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {})
     start = time.perf_counter()
     work = Work(folder, plan.settings())
     outcome = EXPERIMENTS[experiment].run(plan, work)
@@ -83,6 +85,7 @@ def make_plan(
     scale: Scale,
     seeds: int | None,
     changes: Sequence[str],
+    protocol: Mapping[str, int],
 ) -> Plan:
     """The plan with everything that was not said filled in."""
     if experiment not in EXPERIMENTS:
@@ -93,6 +96,10 @@ def make_plan(
         raise EvaluationError(f"{experiment} needs pictures that are not embedded: say where, as in --data voc:PATH")
     if seeds is not None and seeds < 1:
         raise EvaluationError(f"--seeds {seeds}: at least one run is needed")
+    if protocol and chosen.run is not retrieval:
+        raise EvaluationError(
+            f"--{next(iter(protocol))} is for the experiments in retrieval, {experiment} has no such number"
+        )
     source = data.partition(":")[0].partition("?")[0]
     recipe = chosen.small if scale == "small" else chosen.paper
     if source == "digits" and scale == "small":
@@ -101,4 +108,5 @@ def make_plan(
         recipe = "mnist" if scale == "small" else "mnist-paper"
     elif (source, scale, recipe) == ("imagenet100", "paper", "cifar10-paper"):
         recipe = "imagenet100-paper"
-    return Plan(experiment, data, pretrain_data or data, scale, seeds or _SEEDS[scale], recipe, tuple(changes))
+    seeds = seeds or _SEEDS[scale]
+    return Plan(experiment, data, pretrain_data or data, scale, seeds, recipe, tuple(changes), dict(protocol))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..ssl.recipe import Recipe, load_recipe, make_recipe
@@ -22,6 +22,7 @@ class Plan:
     seeds: int
     recipe_name: str
     changes: tuple[str, ...] = ()
+    protocol: Mapping[str, int] = field(default_factory=dict)  # what differs from the retrieval protocol of the scale
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""
@@ -34,6 +35,7 @@ class Plan:
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a stopped experiment to go on."""
+        chosen = {"protocol": dict(self.protocol)} if self.protocol else {}
         return {
             "experiment": self.experiment,
             "data": self.data,
@@ -41,4 +43,5 @@ class Plan:
             "scale": self.scale,
             "seeds": self.seeds,
             "recipe": self.recipe({}).model_dump(mode="json"),
+            **chosen,
         }

@@ -15,7 +15,15 @@ from ..evaluate.operability import Row
 from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.outcome import Outcome
 from ..evaluate.probing import digest
-from ..evaluate.retrieval import EncodedRetrieval, Mixture, Protocol, Retrieval, choose_pictures, encode_retrieval
+from ..evaluate.retrieval import (
+    EncodedRetrieval,
+    Mixture,
+    Protocol,
+    Retrieval,
+    choose_pictures,
+    encode_retrieval,
+    make_protocol,
+)
 from ..evaluate.retrieval_report import draw_hits, measure_rows, retrieval_outcome
 from ..evaluate.sets import gallery_and_queries
 from ..model import Model
@@ -43,7 +51,7 @@ _PROTOCOLS: Final = {
 
 def retrieval(plan: Plan, work: Work) -> Outcome:
     """Sec. V-E: all queries and operators for the four methods, for a sparse prior, and for a calibrated backbone."""
-    protocol = _PROTOCOLS[plan.experiment, plan.scale]
+    protocol = make_protocol(_PROTOCOLS[plan.experiment, plan.scale], plan.protocol)
     gallery, queries = gallery_and_queries(plan.data)
     task = choose_pictures(gallery, queries, protocol)
     images = gallery if queries is not None else _without_queries(gallery, task)

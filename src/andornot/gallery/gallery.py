@@ -1,0 +1,316 @@
+"""`Gallery`: a folder of pictures that can be searched with formulas."""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, overload
+
+from ..logic import Formula
+from ..logic.distance import SCORES
+from ..model import Model, ModelError, new_backbone
+from ..ssl.calibration import CalibratedHead
+from ..ssl.recipe import Recipe, load_recipe
+from . import database
+from .database import State
+from .engines import Exact, MakeEngine
+from .errors import GalleryError, LockedError
+from .filters import Where
+from .indexing import Summary, index, is_inside, look_through
+from .lock import writing
+from .names import Named, Names
+from .repairing import Repaired, repair
+from .searching import Asked, Hit, Searcher
+from .vectors import Sources
+from .writer import Writer, open_writer, read, save_model
+
+StrPath = str | os.PathLike[str]
+
+# A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
+_FEW: Final = 200
+_GROWN: Final = 10
+_OURS: Final = ("gallery.sqlite", "model-", "lock", "derived", "features-")
+
+
+class Gallery:
+    """Pictures on disk with their features: `open`, `create`, `add`, `update`, `remove`, `search`.
+
+    An opened gallery is a snapshot: what others write is seen after `refresh`. One process writes at a time; any
+    number may read meanwhile.
+    """
+
+    def __init__(self, folder: Path, make_engine: MakeEngine = Exact) -> None:
+        self.folder, self._make_engine = folder, make_engine
+        self._models: dict[str, Model] = {}
+        self.refresh()
+
+    @classmethod
+    def open(cls, folder: StrPath, *, make_engine: MakeEngine = Exact) -> "Gallery":
+        """Opens what `create` or `andornot index` made."""
+        return cls(absolute(folder), make_engine)
+
+    @classmethod
+    def create(
+        cls,
+        folder: StrPath,
+        model: Model | StrPath | None = None,
+        *,
+        recipe: Recipe | None = None,
+        make_engine: MakeEngine = Exact,
+    ) -> "Gallery":
+        """Makes an empty gallery, with a copy of the model in it.
+
+        Without a model the gallery makes its own, calibrated on the first pictures that are added; `recipe` says how
+        (default: `photos`).
+        """
+        path = absolute(folder)
+        if database.exists(path):
+            raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
+        if path.is_dir() and (others := [child.name for child in path.iterdir() if not child.name.startswith(_OURS)]):
+            raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
+        own = model is None
+        chosen = _own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
+        path.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            name = save_model(path, chosen)
+            state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
+            database.create(path, state)
+        return cls(path, make_engine)
+
+    def refresh(self) -> None:
+        """Takes what was committed since."""
+        self._snapshot, self._features = read(self.folder)
+        self._searcher: Searcher | None = None
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __repr__(self) -> str:
+        return f"Gallery({len(self):,} pictures in {self.folder})"
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all pictures, in the order of their ids."""
+        return list(self._snapshot.paths)
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of all pictures. A picture keeps its own when its file is moved or changed; none is used again."""
+        return [int(identity) for identity in self._snapshot.ids]
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders that `update` looks through."""
+        return self._snapshot.folders
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Files that could not be read as pictures, with the reasons."""
+        return {path: entry.reason for path, entry in self._snapshot.broken.items()}
+
+    @property
+    def model(self) -> Model:
+        """The gallery's model."""
+        state = self._snapshot.state
+        if state.model_id not in self._models:
+            try:
+                model = Model.load(self.folder / state.model)
+            except ModelError:
+                # Calibrated anew by another process, perhaps.
+                self.refresh()
+                if self._snapshot.state.model == state.model:
+                    raise
+                return self.model
+            self.check_model(model)
+            self._models = {state.model_id: model}
+        return self._models[state.model_id]
+
+    def check_model(self, model: Model) -> None:
+        """A GalleryError unless it is the gallery's own: vectors of different models cannot be compared."""
+        if model.id != self._snapshot.state.model_id:
+            raise GalleryError(
+                f"{self.folder} was made with model {self._snapshot.state.model_id}, and this one is {model.id}: "
+                "leave --model out, or make another gallery"
+            )
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def add(self, paths: StrPath | Iterable[StrPath], *, prune: bool = False, progress: bool | None = None) -> Summary:
+        """Brings the gallery up to date with some folders and files, which are looked at now, and the others not.
+
+        New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
+        gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
+        """
+        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        return self._index([str(absolute(path)) for path in given], prune, progress)
+
+    def update(self, *, prune: bool = False, progress: bool | None = None) -> Summary:
+        """The same for every folder and file that was ever added."""
+        return self._index(None, prune, progress)
+
+    def remove(self, names: str | Iterable[str]) -> int:
+        """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
+
+        As long as a file is in one of the gallery's folders, the next `update` adds it again.
+        """
+        with open_writer(self.folder) as writer:
+            finder = Names(writer.snapshot)
+            chosen: set[int] = set()
+            for name in [names] if isinstance(names, str) else names:
+                positions = finder.positions(str(name))
+                if len(positions) != 1:
+                    found = f"{len(positions)} pictures are" if positions else "no picture is"
+                    raise GalleryError(f'{found} called "{name}" in {self.folder}')
+                chosen.add(positions[0])
+            for position in chosen:
+                writer.database.remove(writer.snapshot.picture(position).id)
+            writer.commit()
+        self.refresh()
+        return len(chosen)
+
+    def recalibrate(self) -> None:
+        """Calibrates the model anew on all pictures of the gallery. No picture is read: their features are stored."""
+        with open_writer(self.folder) as writer:
+            writer.calibrate(self.model)
+        self.refresh()
+        self._derive()
+
+    @classmethod
+    def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
+        """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did."""
+        return repair(absolute(folder), progress)
+
+    @property
+    def would_gain_by_recalibration(self) -> bool:
+        """Whether the model was calibrated on few pictures, and there are many now."""
+        calibrated_on = self._snapshot.state.calibrated_on or 0
+        return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
+
+    def _index(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
+        with open_writer(self.folder) as writer:
+            snapshot = writer.snapshot
+            if paths is None:
+                loose = (p for p in snapshot.paths if not any(is_inside(p, folder) for folder in snapshot.folders))
+                paths = [*snapshot.folders, *loose]
+            scope = look_through(paths, snapshot.paths, prune)
+            self._remember_folders(writer, scope.folders, prune)
+            self.refresh()
+            summary = index(writer, self.model, scope, progress=progress)
+            self._finish(writer, summary)
+        self.refresh()
+        self._derive()
+        return summary
+
+    def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
+        for folder in folders:
+            if os.path.isdir(folder):  # noqa: PTH112
+                writer.database.add_folder(folder)
+            elif prune:
+                writer.database.remove_folder(folder)
+
+    def _finish(self, writer: Writer, summary: Summary) -> None:
+        """What follows an index: the first calibration, and the removal of rows that nobody uses any more."""
+        if writer.state.calibrated_on == 0:
+            if not len(writer.committed()[0]):
+                path, reason = next(iter(summary.broken.items()), ("nothing", "there is no picture"))
+                raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
+            writer.calibrate(self.model)
+        writer.compact()
+
+    def _derive(self) -> None:
+        """Writes what is derived, if this process may; all works without, but slower."""
+        degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
+        if degrees is None or degrees.rows >= self._snapshot.state.rows:
+            return
+        with suppress(LockedError, OSError), writing(self.folder):
+            degrees.extend()
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    @overload
+    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts as well
+        self,
+        formula: str | Formula,
+        top: int = ...,
+        score: str = ...,
+        *,
+        semantics: str = ...,
+        logic: str = ...,
+        where: Where | None = ...,
+        include_queries: bool = ...,
+        why: bool = ...,
+    ) -> list[Hit]: ...
+    @overload
+    def search(
+        self,
+        formula: Sequence[str | Formula],
+        top: int = ...,
+        score: str = ...,
+        *,
+        semantics: str = ...,
+        logic: str = ...,
+        where: Where | None = ...,
+        include_queries: bool = ...,
+        why: bool = ...,
+    ) -> list[list[Hit]]: ...
+    def search(
+        self,
+        formula: str | Formula | Sequence[str | Formula],
+        top: int = 10,
+        score: str = "degrees",
+        *,
+        semantics: str = "exact",
+        logic: str = "godel",
+        where: Where | None = None,
+        include_queries: bool = False,
+        why: bool = False,
+    ) -> list[Hit] | list[list[Hit]]:
+        """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
+
+        A name in a formula is a picture of the gallery, by id, path, end of a path or file name; or else a picture
+        file, which is encoded. Pictures that a formula names are no hits of it, unless `include_queries`. `score`:
+        "degrees", "cross-entropy" or "containment". `semantics` and `logic` are those of `Formula.evaluate`. `why`
+        gives each hit the features that carried it.
+        """
+        if score not in SCORES:
+            raise GalleryError(f'unknown score "{score}", there are {", ".join(SCORES)}')
+        if top < 1:
+            raise GalleryError(f"top must be at least 1, got {top}")
+        single = isinstance(formula, str | Formula)
+        given: Sequence[str | Formula] = [formula] if isinstance(formula, str | Formula) else formula
+        formulas = [one if isinstance(one, Formula) else Formula(one) for one in given]
+        self._derive()
+        asked = Asked(top, score, semantics, logic, where, include_queries, why)
+        results = self._searching.search(formulas, asked)
+        return results[0] if single else results
+
+    def named(self, formula: str | Formula) -> dict[str, Named]:
+        """What each name of a formula stands for."""
+        return self._searching.find(formula if isinstance(formula, Formula) else Formula(formula))
+
+    @property
+    def _searching(self) -> Searcher:
+        if self._searcher is None:
+            model = self.model  # which may refresh
+            if self._snapshot.state.calibrated_on == 0:
+                raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
+            sources = Sources(self._snapshot, self._features, model)
+            self._searcher = Searcher(self.folder, sources, self._make_engine)
+        return self._searcher
+
+
+def _own_model(recipe: Recipe) -> Model:
+    """A model whose backbone is ready, and whose head is not calibrated yet."""
+    if recipe.regime != "calibrated":
+        raise GalleryError(f"a gallery makes calibrated models only; this recipe says {recipe.regime}: train one first")
+    backbone = new_backbone(recipe, channels=3)
+    return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
+
+
+def _loaded(model: Model | StrPath) -> Model:
+    return model if isinstance(model, Model) else Model.load(model)
+
+
+def absolute(path: StrPath) -> Path:
+    """The whole path; links in it stay as they are."""
+    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111

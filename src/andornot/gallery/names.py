@@ -1,0 +1,82 @@
+"""What a name in a formula stands for: a picture of the gallery by id, path or file name, or a file outside of it."""
+
+import heapq
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from ..logic import Formula, FormulaError
+from ..logic.parser import parse
+from .database import Snapshot
+
+_NEAREST: Final = 100
+_SHOWN: Final = 3
+
+
+class Named(NamedTuple):
+    """The file that a name stands for, and its position in the gallery; None for one outside."""
+
+    path: str
+    position: int | None
+
+
+class Names:
+    """Finds pictures by name in one state of a gallery."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def find(self, formula: Formula) -> dict[str, Named]:
+        """What each name of the formula stands for, or a FormulaError that points at the one that nobody knows."""
+        return {name: self._find(name, formula) for name in formula.names}
+
+    def _find(self, name: str, formula: Formula) -> Named:
+        positions = self.positions(name)
+        if len(positions) == 1:
+            return Named(self._snapshot.path(positions[0]), positions[0])
+        if positions:
+            paths = [self._snapshot.path(position) for position in positions]
+            shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
+            message = f'"{name}" may be {len(paths)} pictures: {shown}; write more of the path, or the id'
+            raise FormulaError(message, formula.text, parse(formula.text).names[name])
+        path = os.path.expanduser(name)  # noqa: PTH111
+        if os.path.isfile(path):  # noqa: PTH113
+            return Named(os.path.abspath(path), None)  # noqa: PTH100
+        raise formula.unknown_name(name, self._nearest(name))
+
+    def positions(self, name: str) -> list[int]:
+        """The pictures that a name may stand for: by id, by path, by the end of a path, whatever fits first."""
+        if name.isascii() and name.isdigit() and len(name) < 19:
+            return self._by_id.get(int(name), [])
+        path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111
+        for whole in (path, *(os.path.normpath(os.path.join(folder, name)) for folder in self._snapshot.folders)):  # noqa: PTH118
+            alike = self._by_file_name.get(os.path.basename(whole), [])  # noqa: PTH119
+            if found := [position for position in alike if self._snapshot.path(position) == whole]:
+                return found
+        if name.startswith(("/", "./", "../")):
+            return []
+        alike = self._by_file_name.get(os.path.basename(name), [])  # noqa: PTH119
+        return [position for position in alike if self._snapshot.path(position).endswith(f"{os.sep}{name}")]
+
+    @cached_property
+    def _by_id(self) -> dict[int, list[int]]:
+        return {identity: [position] for position, identity in enumerate(self._snapshot.ids.tolist())}
+
+    @cached_property
+    def _by_file_name(self) -> dict[str, list[int]]:
+        positions: dict[str, list[int]] = defaultdict(list)
+        for position, path in enumerate(self._snapshot.paths):
+            positions[os.path.basename(path)].append(position)  # noqa: PTH119
+        return dict(positions)
+
+    def _nearest(self, name: str) -> Iterable[str]:
+        """File names that have much in common with a name: a proper comparison with all of a million takes minutes."""
+        wanted = _pieces(name)
+        return heapq.nlargest(_NEAREST, self._by_file_name, key=lambda known: len(wanted & _pieces(known)))
+
+
+def _pieces(name: str) -> set[str]:
+    name = name.lower()
+    return {name[start : start + 2] for start in range(len(name) - 1)}

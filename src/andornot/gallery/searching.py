@@ -1,0 +1,199 @@
+"""From formulas to hits, in one state of a gallery."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..logic import Formula, Representation
+from ..logic.distance import SCORES
+from .engines import Engine, MakeEngine
+from .examining import digest_of
+from .filters import Where
+from .names import Named, Names
+from .vectors import Degrees, Sources, Vectors
+from .writer import as_rows
+
+_REASONS: Final = 5
+_SHOWN_BY: Final = 3
+# Pictures that stand for the average one, and rows that are looked at together.
+_SAMPLE: Final = 512
+_BLOCK: Final = 8192
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
+
+    `shown_by` are the pictures of the gallery with the highest degrees of it.
+    """
+
+    feature: int
+    contribution: float
+    shown_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A picture that was found. Smaller distances are nearer, whatever the score."""
+
+    path: str
+    distance: float
+    id: int
+    why: tuple[Reason, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How to evaluate, to score and to select. `Gallery.search` describes it."""
+
+    top: int
+    score: str
+    semantics: str
+    logic: str
+    where: Where | None
+    include_queries: bool
+    why: bool
+
+
+class Searcher:
+    """One state of a gallery, ready to be searched."""
+
+    def __init__(self, folder: Path, sources: Sources, make_engine: MakeEngine) -> None:
+        self._sources, self._make_engine = sources, make_engine
+        self._snapshot = sources.snapshot
+        self._names = Names(sources.snapshot)
+        self.degrees = Degrees(folder, sources)
+        self._engines: dict[str, tuple[Vectors, Engine]] = {}
+
+    def find(self, formula: Formula) -> dict[str, Named]:
+        """What each name of a formula stands for."""
+        return self._names.find(formula)
+
+    def search(self, formulas: Sequence[Formula], asked: Asked) -> list[list[Hit]]:
+        """The hits of each formula, all found by one call of the engine."""
+        named = [self.find(formula) for formula in formulas]
+        allowed = self._allowed(asked.where)
+        if not formulas or not allowed.any():
+            return [[] for _ in formulas]
+        queries = self._evaluate(formulas, named, asked)
+        vectors, engine = self._engine(asked.score)
+        # The pictures of a formula are left out of its own hits; so more are asked for.
+        own = [{thing.position for thing in things.values()} - {None} for things in named]
+        spare = 0 if asked.include_queries else max(map(len, own))
+        asking = SCORES[asked.score].query(queries).float()
+        rows, scores = engine.search(asking, asked.top + spare, allowed)
+        found = self._snapshot.position_of_row[rows]
+        results = []
+        for query, left_out in enumerate(own):
+            if asked.include_queries:
+                left_out = set()
+            places = [place for place, position in enumerate(found[query].tolist()) if position not in left_out]
+            places = places[: asked.top]
+            why = self._why(asking[query], rows[query, places], vectors) if asked.why else [()] * len(places)
+            results.append(
+                [
+                    self._hit(int(found[query, place]), _distance(asked.score, float(scores[query, place])), reasons)
+                    for place, reasons in zip(places, why, strict=True)
+                ]
+            )
+        return results
+
+    def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
+        picture = self._snapshot.picture(position)
+        return Hit(picture.path, distance, picture.id, reasons)
+
+    def _engine(self, score: str) -> tuple[Vectors, Engine]:
+        if score not in self._engines:
+            vectors = Vectors(self._sources, score, self.degrees)
+            self._engines[score] = vectors, self._make_engine(vectors)
+        return self._engines[score]
+
+    def _allowed(self, where: Where | None) -> np.ndarray:
+        mask = self._snapshot.position_of_row >= 0
+        if where is not None:
+            mask[self._snapshot.rows] &= where.mask(self._snapshot)
+        return mask
+
+    def _evaluate(self, formulas: Sequence[Formula], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
+        """The representation of each formula, `(Q, N, M)`; a picture in several of them is looked at once."""
+        things = list(dict.fromkeys(thing for names in named for thing in names.values()))
+        representations = dict(zip(things, self._represent(things), strict=True))
+        return Representation.stack(
+            [
+                formula.evaluate(
+                    {name: representations[thing] for name, thing in names.items()}, asked.semantics, asked.logic
+                )
+                for formula, names in zip(formulas, named, strict=True)
+            ]
+        )
+
+    def _represent(self, things: Sequence[Named]) -> Representation:
+        """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
+        inside: Iterator[Representation]
+        outside: Iterator[Representation]
+        positions = [self._position(thing) for thing in things]
+        rows = np.array([self._snapshot.picture(p).row for p in positions if p is not None], np.int64)
+        inside = outside = iter([])
+        if len(rows):
+            inside = iter(self._sources.represent(rows))
+        paths = [thing.path for thing, position in zip(things, positions, strict=True) if position is None]
+        model = self._sources.model
+        if paths:
+            features = torch.from_numpy(as_rows(model.features(paths, progress=False))).float()
+            outside = iter(model.represent(features))
+        return Representation.stack([next(outside if position is None else inside) for position in positions])
+
+    def _position(self, thing: Named) -> int | None:
+        if thing.position is not None:
+            return thing.position
+        return self._snapshot.position_of_digest.get(digest_of(thing.path))
+
+    def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:
+        """For each row the features that carried its match."""
+        if not len(rows):
+            return []
+        used = np.sort(self._snapshot.rows)
+        sample = used[np.linspace(0, len(used) - 1, min(_SAMPLE, len(used))).astype(np.int64)]
+        order = np.argsort(rows)
+        hits = vectors.take(rows[order])[np.argsort(order)]
+        beyond = query * (hits - vectors.take(sample).mean(0))
+        given = beyond.view(len(rows), self._sources.model.num_features, -1).sum(-1)
+        values, features = given.topk(min(_REASONS, given.shape[1]), dim=1)
+        shown_by = self._shown_by(np.unique(features.numpy()), used)
+        return [
+            tuple(
+                Reason(feature, value, shown_by[feature])
+                for value, feature in zip(of_hit, features[number].tolist(), strict=True)
+                if value > 0
+            )
+            for number, of_hit in enumerate(values.tolist())
+        ]
+
+    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[str, ...]]:
+        """The paths of the pictures with the highest degree of each feature."""
+        best: list[tuple[float, int]]
+        candidates: dict[int, list[tuple[float, int]]] = {int(feature): [] for feature in features}
+        for start in range(0, len(used), _BLOCK):
+            rows = used[start : start + _BLOCK]
+            degrees = self.degrees.of_features(rows, features)
+            for column, feature in enumerate(features.tolist()):
+                best = candidates[feature]
+                top = np.argsort(-degrees[:, column], kind="stable")[:_SHOWN_BY]
+                best += [(-float(degrees[place, column]), int(rows[place])) for place in top]
+                best.sort()
+                del best[_SHOWN_BY:]
+        positions = self._snapshot.position_of_row
+        return {
+            feature: tuple(self._snapshot.path(int(positions[row])) for _, row in best)
+            for feature, best in candidates.items()
+        }
+
+
+def _distance(score: str, value: float) -> float:
+    """The distance that an inner product stands for; of rounded vectors it may be a little above 1."""
+    return -value if score == "cross-entropy" else max(0.0, 1 - value)

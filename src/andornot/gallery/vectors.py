@@ -1,0 +1,192 @@
+"""What queries are compared with: a vector for each row of features, for each way to score.
+
+Those of the possession degrees are kept on disk in half precision: one pass over a file instead of the model's head for
+every picture. The file is derived: it may be deleted at any time, and what is missing or damaged in it is computed.
+"""
+
+import json
+import zlib
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..logic.distance import SCORES
+from ..logic.representation import Representation
+from ..model import Model
+from ..ssl.checkpoint import write_atomically
+from .database import Snapshot
+from .errors import DamagedError
+from .features import Features
+from .writer import checksum
+
+DERIVED: Final = "derived"
+_DEGREES, _INDEX = "degrees.bin", "degrees.json"
+_FORMAT: Final = 1
+# Rows under one checksum, and rows whose representations are in memory at once.
+_CHUNK: Final = 2048
+_ROWS_AT_ONCE: Final = 256
+
+
+class Sources:
+    """A state of a gallery with its model: the representation of any row."""
+
+    def __init__(self, snapshot: Snapshot, features: Features, model: Model) -> None:
+        self.snapshot, self.features, self.model = snapshot, features, model
+
+    def represent(self, rows: np.ndarray) -> Representation:
+        """The representations `(n, N, M)` of rows, whose features are checked."""
+        features = self.features.read(rows)
+        positions = self.snapshot.position_of_row[rows]
+        for row, position in zip(features, positions.tolist(), strict=True):
+            if position >= 0 and checksum(row) != self.snapshot.features_crc(position):
+                path = self.snapshot.path(position)
+                raise DamagedError(f"the features of {path} are damaged: their checksum is not the one that was saved")
+        return self.model.represent(torch.from_numpy(features).float())
+
+
+class Vectors:
+    """The vectors of all rows for one score: `take(rows)` is `(n, dimensions)` float32."""
+
+    def __init__(self, sources: Sources, score: str, degrees: "Degrees | None" = None) -> None:
+        self.sources, self.score = sources, score
+        self._degrees = degrees if score == "degrees" else None
+        model = sources.model
+        self.dimensions = model.num_features * (1 if score == "degrees" else model.num_values)
+
+    def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
+        """The vectors of some rows, which ascend; written into `out`, and its first rows returned, if it is given."""
+        out = torch.empty(len(rows), self.dimensions) if out is None else out[: len(rows)]
+        stored = self._degrees.covers(rows) if self._degrees is not None else 0
+        if self._degrees is not None and stored:
+            out[:stored] = self._degrees.directions(rows[:stored])
+        for start in range(stored, len(rows), _ROWS_AT_ONCE):
+            representation = self.sources.represent(rows[start : start + _ROWS_AT_ONCE])
+            out[start : start + _ROWS_AT_ONCE] = SCORES[self.score].gallery(representation)
+        return out
+
+
+class Degrees:
+    """The file of possession degrees: for each row its direction `(N,)`, and its length behind it, in float16.
+
+    `rows` of them are there; fewer than the gallery has if it grew, none if the file is missing or of another model.
+    """
+
+    def __init__(self, folder: Path, sources: Sources) -> None:
+        self._folder, self._sources = folder / DERIVED, sources
+        self._width = sources.model.num_features + 1
+        state = sources.snapshot.state
+        self._index: dict[str, Any] = {
+            "format": _FORMAT,
+            "model": state.model_id,
+            "first_file": state.first_file,
+            "rows": 0,
+            "checksums": [],
+        }
+        self._checked: set[int] = set()
+        self._damaged = False
+        self._map = self._mapped()
+
+    @property
+    def rows(self) -> int:
+        """How many rows can be used."""
+        return len(self._map)
+
+    def covers(self, rows: np.ndarray) -> int:
+        """How many of the rows, which ascend, are there and undamaged."""
+        count = int(np.searchsorted(rows, self.rows))
+        for chunk in range(rows[0] // _CHUNK, rows[count - 1] // _CHUNK + 1) if count else ():
+            if chunk not in self._checked:
+                content = self._map[chunk * _CHUNK : (chunk + 1) * _CHUNK].data
+                if zlib.crc32(content) != self._index["checksums"][chunk]:
+                    self._cut(chunk)
+                    return int(np.searchsorted(rows, self.rows))
+                self._checked.add(chunk)
+        return count
+
+    def directions(self, rows: np.ndarray) -> Tensor:
+        """Degrees divided by their length, `(n, N)` float16."""
+        return torch.from_numpy(self._read(rows)[:, :-1])
+
+    def of_features(self, rows: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The possession degrees of some features in some rows, `(n, k)`."""
+        stored = self.covers(rows)
+        block = self._read(rows[:stored])
+        parts = [block[:, features].astype(np.float32) * block[:, -1:].astype(np.float32)]
+        for start in range(stored, len(rows), _ROWS_AT_ONCE):
+            degrees = self._sources.represent(rows[start : start + _ROWS_AT_ONCE]).degrees
+            parts.append(degrees[:, torch.from_numpy(features)].numpy())
+        return np.concatenate(parts)
+
+    def extend(self) -> None:
+        """Computes what is missing and writes it. Only for who holds the gallery's lock."""
+        total = self._sources.snapshot.state.rows
+        if not self._damaged:  # another process may have extended it meanwhile
+            self._checked.clear()
+            self._map = self._mapped()
+        if self.rows >= total:
+            return
+        self._folder.mkdir(exist_ok=True)
+        # Readers have the file mapped: it may grow, but what is in it changes only by another file in its place.
+        appending = bool(self.rows) and not self._damaged
+        start, file = (self.rows, self._folder / _DEGREES) if appending else (0, self._folder / f"{_DEGREES}.partial")
+        checksums = list(self._index["checksums"]) if appending else []
+        with file.open("rb+" if appending else "wb") as opened:
+            opened.seek(start * self._width * 2)
+            opened.truncate()
+            while start < total:
+                end = min(start - start % _CHUNK + _CHUNK, total)
+                content = self._computed(np.arange(start, end)).tobytes()
+                if start % _CHUNK:
+                    checksums[-1] = zlib.crc32(content, checksums[-1])
+                else:
+                    checksums.append(zlib.crc32(content))
+                opened.write(content)
+                start = end
+        file.replace(self._folder / _DEGREES)
+        text = json.dumps({**self._index, "rows": total, "checksums": checksums})
+        write_atomically(self._folder / _INDEX, partial(_write_text, text))
+        self._checked.clear()
+        self._damaged = False
+        self._map = self._mapped()
+
+    def _computed(self, rows: np.ndarray) -> np.ndarray:
+        result = np.empty((len(rows), self._width), np.float16)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            degrees = self._sources.represent(rows[start : start + _ROWS_AT_ONCE]).degrees
+            result[start : start + len(degrees), :-1] = torch.nn.functional.normalize(degrees, dim=-1).numpy()
+            result[start : start + len(degrees), -1] = degrees.norm(dim=-1).numpy()
+        return result
+
+    def _read(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, which ascend: nothing is copied where they follow each other."""
+        follow = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+        return np.asarray(self._map[rows[0] : rows[-1] + 1] if follow else self._map[rows])
+
+    def _mapped(self) -> np.ndarray:
+        """The rows of the file, as far as it is of this gallery and this model."""
+        nothing = np.empty((0, self._width), np.float16)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            index = json.loads((self._folder / _INDEX).read_text(encoding="utf-8"))
+            if any(index[key] != self._index[key] for key in ("format", "model", "first_file")):
+                return nothing
+            # "c", because torch warns of arrays that it cannot write to; what is written would not reach the file.
+            mapped = np.memmap(self._folder / _DEGREES, np.float16, "c").reshape(-1, self._width)
+            rows = int(index["rows"])
+            if len(index["checksums"]) == -(-rows // _CHUNK) and len(mapped) >= rows:
+                self._index = index
+                return mapped[:rows]
+        return nothing
+
+    def _cut(self, chunk: int) -> None:
+        """Forgets a damaged chunk and all behind it; the next `extend` writes everything anew."""
+        self._damaged = True
+        self._map = self._map[: chunk * _CHUNK]
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")

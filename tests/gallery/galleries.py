@@ -1,0 +1,65 @@
+"""Small galleries of real files."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from andornot.gallery import Gallery
+from andornot.model import Model, new_backbone
+from andornot.ssl.recipe import Recipe, make_recipe
+
+
+def tiny_recipe(**changes: object) -> Recipe:
+    settings = {"regime": "calibrated", "backbone": "conv5", "backbone_options": {"width": 16}, "num_values": 4}
+    return make_recipe({**settings, "calibration": {"power": 4, "doubt": 0.2}, **changes})
+
+
+def tiny_model(seed: int = 0) -> Model:
+    """A calibrated model of 16 features, in a moment."""
+    recipe = tiny_recipe(seed=seed)
+    backbone = new_backbone(recipe, channels=3)
+    pictures = torch.rand(30, 3, 28, 28, generator=torch.Generator().manual_seed(seed))
+    features = Model(backbone, torch.nn.Identity(), recipe).features(pictures)
+    return Model.calibrated(backbone, features, recipe)
+
+
+def pixels(seed: int, size: int = 28) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8))
+    return np.asarray(coarse.resize((size, size), Image.Resampling.BICUBIC))
+
+
+def save_picture(path: Path, seed: int, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels(seed)).save(path, **options)
+    return path
+
+
+def photos(folder: Path, count: int, start: int = 0) -> Path:
+    """A folder of pictures 28 x 28, each different, `000.png` and so on."""
+    for number in range(start, start + count):
+        save_picture(folder / f"{number:03}.png", number)
+    return folder
+
+
+def contents(gallery: Gallery) -> dict[str, np.ndarray]:
+    """The features of each picture, by its path: all that decides about results."""
+    snapshot = gallery._snapshot
+    return dict(zip(snapshot.paths, gallery._features.read(snapshot.rows), strict=True))
+
+
+def assert_same_contents(one: Gallery, other: Gallery) -> None:
+    mine, theirs = contents(one), contents(other)
+    assert mine.keys() == theirs.keys()
+    for path, features in mine.items():
+        # Batches of another size are added up in another order.
+        np.testing.assert_allclose(features, theirs[path], rtol=2e-3, atol=1e-3, err_msg=path)
+
+
+def touch_later(path: Path) -> None:
+    """Another time of change, whatever the clock's resolution."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))

@@ -1,0 +1,261 @@
+"""`andornot index` and `andornot search`, as typed in a shell."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from galleries import photos, save_picture, tiny_model, tiny_recipe
+from PIL import Image
+
+from andornot.cli import main
+from andornot.gallery import Gallery, commands, gallery
+from andornot.gallery.lock import writing
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "model"
+    tiny_model().save(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """A folder to work in, with photos."""
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "photos" / "cat", 5)
+    photos(tmp_path / "photos" / "dog", 5, start=5)
+    return tmp_path
+
+
+@pytest.fixture
+def indexed(here, model, capsys) -> Path:
+    assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
+    capsys.readouterr()
+    return here
+
+
+def the_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """The only line on stderr, and nothing on stdout."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1, captured.err
+    return captured.err.removeprefix("andornot: ").rstrip("\n")
+
+
+def test_index_says_what_it_did(here, model, capsys):
+    (here / "photos" / "empty.jpg").write_bytes(b"")
+    assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
+    assert capsys.readouterr().out == (
+        f"  cannot be read: {here}/photos/empty.jpg: 0 bytes\n"
+        "10 added, 0 changed, 0 moved, 0 removed, 0 unchanged, 1 broken: 10 pictures are in g\n"
+    )
+    (here / "photos" / "cat" / "000.png").rename(here / "photos" / "dog" / "000.png")
+    assert main(["index", "--gallery", "g", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == {
+        "gallery": "g",
+        "pictures": 10,
+        "added": 0,
+        "changed": 0,
+        "moved": 1,
+        "removed": 0,
+        "unchanged": 9,
+        "broken": {f"{here}/photos/empty.jpg": "0 bytes"},
+    }
+
+
+def test_index_makes_a_model_of_its_own_and_offers_to_adapt_it(here, capsys, monkeypatch):
+    monkeypatch.setattr(gallery, "load_recipe", lambda _: tiny_recipe())
+    assert main(["index", "photos/cat", "--gallery", "g"]) == 0
+    first = Gallery.open("g").model.id
+    photos(here / "photos" / "many", 60, start=20)
+    capsys.readouterr()
+    assert main(["index", "photos", "--gallery", "g"]) == 0
+    assert "--recalibrate adapts the model" in capsys.readouterr().out
+    assert Gallery.open("g").model.id == first
+    assert main(["index", "--gallery", "g", "--recalibrate"]) == 0
+    assert "--recalibrate" not in capsys.readouterr().out
+    assert Gallery.open("g").model.id != first
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_prints_distances_paths_and_ids(capsys):
+    assert main(["search", "000.png & ~001.png", "--gallery", "g", "--top", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    hits = Gallery.open("g").search("000.png & ~001.png", top=3)
+    assert lines == [f"{hit.distance:.4f}  {hit.path}  #{hit.id}" for hit in hits]
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_prints_json_with_reasons(capsys):
+    options = ["--score", "containment", "--logic", "product", "--semantics", "independent", "--why", "--json"]
+    assert main(["search", "(1 | 2) - 8", "--gallery", "g", "--top", "2", *options]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
+    assert set(answer["hits"][0]) == {"path", "distance", "id", "why"}
+    assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by"}
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_says_why_in_words(capsys):
+    assert main(["search", "1", "--gallery", "g", "--top", "1", "--why"]) == 0
+    first, *reasons = capsys.readouterr().out.splitlines()
+    assert first.split()[-1].startswith("#")
+    assert all(" gave " in reason and "; most in " in reason for reason in reasons)
+    assert 1 <= len(reasons) <= 5
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_filters(capsys):
+    for options, count in (
+        (["--label", "dog"], 5),
+        (["--folder", "photos/cat"], 4),
+        (["--after", "2000", "--before", "2100-01-01"], 9),
+        (["--include-queries"], 10),
+    ):
+        assert main(["search", "000.png", "--gallery", "g", "--top", "50", *options]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == count
+    assert main(["search", "000.png", "--gallery", "g", "--after", "2090"]) == 0
+    assert capsys.readouterr().out == "nothing was found\n"
+
+
+def test_search_draws_a_sheet(indexed):
+    save_picture(indexed / "out side.png", 77)
+    formula = '(000.png | "./out side.png") - dog/007.png'
+    assert main(["search", formula, "--gallery", "g", "--top", "7", "--sheet", "hits.png"]) == 0
+    with Image.open("hits.png") as sheet:
+        assert sheet.width == 16 + 5 * 196
+        colours = sheet.convert("RGB").getcolors(10**6)
+    assert colours is not None
+    assert len(colours) > 1000, "there are pictures on it"
+    shutil.rmtree(indexed / "photos" / "dog")
+    assert main(["search", formula, "--gallery", "g", "--sheet", "hits.jpg"]) == 0, "files that are gone are grey tiles"
+
+
+def test_odd_names_survive_the_shell(here, model):
+    """A real shell, and names that it would take apart."""
+    for seed, name in enumerate(["a & b.png", "it's.png", "ünï 図.png"]):
+        save_picture(here / "photos" / name, 50 + seed)
+    assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
+    formula = """ '"a & b.png" | "it'"'"'s.png" - "ünï 図.png"' """
+    command = f"{sys.executable} -m andornot search {formula} --gallery g --json --top 20"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)["hits"]) == 10
+
+
+MISTAKES = {
+    "no gallery": (["search", "a.png", "--gallery", "nothing"], "is not a folder; andornot index FOLDER --gallery"),
+    "an empty folder": (["index", "empty", "--gallery", "new"], "has no picture in it; file names that end in"),
+    "no folder": (["index", "nowhere", "--gallery", "new"], "is not a folder"),
+    "no folder named": (["index", "--gallery", "new"], "there is no gallery in new yet: give the folders of its"),
+    "another model": (["index", "photos", "--gallery", "g", "--model", "other"], "was made with model"),
+    "no such label": (["search", "1", "--gallery", "g", "--label", "dgo"], 'no picture has the label "dgo"; did you'),
+    "no date": (["search", "1", "--gallery", "g", "--after", "May"], '"May" is no date; write it as 2024'),
+    "no sheet": (["search", "1", "--gallery", "g", "--sheet", "a.doc"], "must end in .png, .jpg"),
+    "nothing to repair": (["index", "photos", "--gallery", "new", "--repair"], "is not a folder"),
+    "a broken picture": (["search", "./broken.png", "--gallery", "g"], "broken.png: not a picture of a known format"),
+    "no top": (["search", "1", "--gallery", "g", "--top", "0"], "top must be at least 1, got 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_clear_line(mistake, indexed, capsys):
+    (indexed / "empty").mkdir()
+    (indexed / "broken.png").write_bytes(b"no")
+    tiny_model(seed=1).save(indexed / "other")
+    arguments, message = MISTAKES[mistake]
+    assert main(arguments) == 2
+    assert message in the_line(capsys)
+    assert not (indexed / "new").exists()
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_wrong_formula_points_at_the_spot(capsys):
+    assert main(["search", "000.png & ~00l.png", "--gallery", "g"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == (
+        'andornot: unknown name "00l.png"; did you mean "009.png", "008.png", "007.png"?\n'
+        "  000.png & ~00l.png\n"
+        "             ^\n"
+    )
+
+
+def test_two_at_once_the_second_says_who_holds_the_lock(indexed, capsys):
+    with writing(indexed / "g"):
+        assert main(["index", "photos", "--gallery", "g"]) == 2
+        assert f"is being written by process {os.getpid()} on " in the_line(capsys)
+        assert main(["search", "1", "--gallery", "g"]) == 0, "readers need no lock"
+
+
+def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys):
+    shutil.rmtree(indexed / "photos")
+    assert main(["index", "--gallery", "g"]) == 2
+    assert "is a disk not mounted? --prune drops them" in the_line(capsys)
+    assert main(["index", "--gallery", "g", "--prune"]) == 0
+    assert capsys.readouterr().out.endswith("10 removed, 0 unchanged, 0 broken: 0 pictures are in g\n")
+
+
+def test_repair_says_what_it_did_and_goes_on(indexed, capsys):
+    with (indexed / "g" / "features-0001.bin").open("rb+") as file:
+        file.write(b"damaged")
+    shutil.rmtree(indexed / "g" / "derived")
+    assert main(["search", "5", "--gallery", "g"]) == 2
+    assert "andornot index --repair" in the_line(capsys)
+    assert main(["index", "--gallery", "g", "--repair"]) == 0
+    assert capsys.readouterr().out == (
+        "repair: the features of 1 pictures were damaged: 1 are encoded anew, "
+        "0 dropped because their files are gone or broken\n"
+        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 pictures are in g\n"
+    )
+    assert main(["search", "5", "--gallery", "g"]) == 0
+
+
+def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
+    new = indexed / "photos" / "new.png"
+    happens = iter([lambda: save_picture(new, 70), lambda: None, new.unlink])
+
+    def sleep(_: float) -> None:
+        next(happens, lambda: signal.raise_signal(signal.SIGINT))()
+
+    monkeypatch.setattr(commands.time, "sleep", sleep)
+    assert main(["index", "--gallery", "g", "--watch"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 pictures are in g",
+        "1 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 11 pictures are in g",
+        "0 added, 0 changed, 0 moved, 1 removed, 10 unchanged, 0 broken: 10 pictures are in g",
+    ]
+    assert captured.err == "andornot: stopped\n"
+
+
+def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
+    lock = writing(indexed / "g")
+    new = indexed / "photos" / "new.png"
+    happens = iter([lambda: (save_picture(new, 70), lock.__enter__()), lambda: lock.__exit__(None, None, None)])
+
+    def sleep(_: float) -> None:
+        next(happens, lambda: signal.raise_signal(signal.SIGINT))()
+
+    monkeypatch.setattr(commands.time, "sleep", sleep)
+    assert main(["index", "--gallery", "g", "--watch"]) == 130
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(Gallery.open("g")) == 11
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_photos_are_indexed_without_a_model(capsys):
+    """The default: EfficientNet-Lite0, calibrated on the folder."""
+    assert main(["index", "photos", "--gallery", "g"]) == 0
+    assert Gallery.open("g").model.num_features == 1280
+    capsys.readouterr()
+    assert main(["search", "000.png", "--gallery", "g", "--top", "1", "--include-queries"]) == 0
+    assert "photos/cat/000.png  #1" in capsys.readouterr().out

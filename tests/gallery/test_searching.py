@@ -1,0 +1,406 @@
+"""Search: the same as comparing with every picture, one after the other, whatever is asked."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from galleries import photos, save_picture, tiny_model
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import andornot as aon
+from andornot import Formula, FormulaError, Representation
+from andornot.data import BrokenImageError
+from andornot.gallery import Gallery, GalleryError, Hit, Where, searching, vectors
+from andornot.gallery.engines import exact
+from andornot.gallery.engines.exact import Exact
+
+DISTANCES = {
+    "degrees": aon.degree_distance,
+    "cross-entropy": aon.cross_entropy,
+    "containment": lambda query, pictures: 1 - aon.containment(query, pictures),
+}
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory) -> Gallery:
+    """60 pictures in three folders; some rows of features are not in use."""
+    folder = tmp_path_factory.mktemp("search")
+    for label in ("cat", "dog", "fish"):
+        photos(folder / "photos" / label, 20, start={"cat": 0, "dog": 20, "fish": 40}[label])
+    extra = photos(folder / "photos" / "gone", 6, start=60)
+    for number in range(60, 66):
+        (extra / f"{number:03}.png").rename(extra / f"{number - 60:03}x.png")
+    made = Gallery.create(folder / "g", tiny_model())
+    made.add(folder / "photos")
+    for number in (0, 1, 2):
+        made.remove(f"00{number}x.png")
+    return made
+
+
+def formulas() -> st.SearchStrategy[str]:
+    names = st.sampled_from(["000.png", "001.png", "dog/025.png", "55", '"041.png"', "003x.png"])
+
+    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        pairs = st.tuples(inner, st.sampled_from("|&-"), inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})")
+        counted = st.lists(inner, min_size=2, max_size=3).map(lambda fs: f"at_least(2, {', '.join(fs)})")
+        return st.one_of(inner.map(lambda f: f"~({f})"), pairs, counted)
+
+    return st.recursive(names, grow, max_leaves=6)
+
+
+def brute_force(gallery: Gallery, text: str, score: str, semantics: str, logic: str) -> dict[int, float]:
+    """The distance of every picture, by id: encoded from its file, and compared by the formula's own functions."""
+    encoded = gallery.model.encode(gallery.paths)
+    by_id = dict(zip(gallery.ids, encoded, strict=True))
+    formula = Formula(text)
+
+    def picture(name: str) -> Representation:
+        if name.isdigit():
+            return by_id[int(name)]
+        return encoded[next(i for i, path in enumerate(gallery.paths) if path.endswith(f"/{name}"))]
+
+    query = formula.evaluate({name: picture(name) for name in formula.names}, semantics, logic)
+    return dict(zip(gallery.ids, DISTANCES[score](query, encoded).tolist(), strict=True))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=formulas(),
+    score=st.sampled_from(sorted(DISTANCES)),
+    how=st.sampled_from([("exact", "godel"), *(("independent", x) for x in ("godel", "lukasiewicz", "product"))]),
+    top=st.integers(1, 70),
+)
+def test_results_equal_brute_force(gallery, text, score, how, top):
+    semantics, logic = how
+    expected = brute_force(gallery, text, score, semantics, logic)
+    hits = gallery.search(text, top, score, semantics=semantics, logic=logic, include_queries=True)
+    assert len(hits) == min(top, 63)
+    distances = [hit.distance for hit in hits]
+    assert distances == sorted(distances)
+    # Features are kept in half precision, and so are directions.
+    np.testing.assert_allclose(distances, [expected[hit.id] for hit in hits], atol=5e-3, rtol=5e-3)
+    np.testing.assert_allclose(distances, sorted(expected.values())[: len(hits)], atol=5e-3, rtol=5e-3)
+    assert all(hit.path == gallery.paths[gallery.ids.index(hit.id)] for hit in hits)
+
+
+@pytest.mark.parametrize("score", DISTANCES)
+def test_distances_are_those_of_the_stored_features(gallery, score):
+    snapshot = gallery._snapshot
+    stored = gallery.model.represent(torch.from_numpy(gallery._features.read(snapshot.rows)).float())
+    query = stored[0] & ~stored[30]
+    expected = DISTANCES[score](query, stored)
+    hits = gallery.search(f"{gallery.ids[0]} & ~{gallery.ids[30]}", 100, score, include_queries=True)
+    found = {hit.id: hit.distance for hit in hits}
+    tolerance = 5e-4 if score == "degrees" else 1e-5
+    np.testing.assert_allclose([found[identity] for identity in gallery.ids], expected, atol=tolerance)
+    assert [hit.id for hit in hits][:5] == [gallery.ids[i] for i in expected.argsort()[:5].tolist()]
+
+
+@pytest.mark.parametrize("score", DISTANCES)
+def test_a_batch_is_the_same_as_one_after_the_other(gallery, score):
+    several = ["000.png", "000.png & ~001.png", "dog/025.png | 55", "at_least(2, 3, 4, 5)"]
+    batch = gallery.search(several, top=7, score=score)
+    for hits, text in zip(batch, several, strict=True):
+        alone = gallery.search(text, top=7, score=score)
+        assert [hit.id for hit in hits] == [hit.id for hit in alone]
+        np.testing.assert_allclose([hit.distance for hit in hits], [hit.distance for hit in alone], atol=1e-6)
+    assert gallery.search([]) == []
+
+
+@pytest.mark.parametrize("score", DISTANCES)
+def test_blocks_of_any_size_give_the_same(gallery, score, monkeypatch):
+    expected = gallery.search(["000.png - 001.png", "5 | 6"], 9, score)
+    for module, name, value in (
+        (exact, "_BLOCK_BYTES", 4 * 64 * 3),
+        (vectors, "_ROWS_AT_ONCE", 2),
+        (searching, "_BLOCK", 4),
+    ):
+        monkeypatch.setattr(module, name, value)
+    other = Gallery.open(gallery.folder)
+    for one, two in zip(expected, other.search(["000.png - 001.png", "5 | 6"], 9, score), strict=True):
+        assert [hit.id for hit in one] == [hit.id for hit in two]
+        np.testing.assert_allclose([hit.distance for hit in one], [hit.distance for hit in two], atol=1e-6)
+
+
+def test_equal_pictures_come_in_the_order_of_their_rows(tmp_path):
+    first = save_picture(tmp_path / "p" / "0.png", 0)
+    for number in range(1, 9):
+        shutil.copy(first, tmp_path / "p" / f"{number}.png")
+    gallery = Gallery.create(tmp_path / "g", tiny_model())
+    gallery.add(tmp_path / "p")
+    assert [hit.id for hit in gallery.search("3.png", include_queries=True)] == list(range(1, 10))
+
+
+# --- the pictures in a formula --------------------------------------------------------------------------------------
+
+
+def test_pictures_in_the_formula_are_no_hits_unless_asked_for(gallery):
+    everything = gallery.search("000.png | 55", top=100)
+    assert len(everything) == 61
+    assert not {hit.id for hit in everything} & {1, 55}
+    assert gallery.search("000.png", top=1, include_queries=True)[0].id == 1
+    batch = gallery.search(["000.png", "001.png"], top=100)
+    assert [len(hits) for hits in batch] == [62, 62]
+    assert 2 in {hit.id for hit in batch[0]}, "it is left out of its own hits only"
+
+
+def test_a_picture_outside_is_encoded_and_gives_the_same_as_inside(gallery, tmp_path):
+    copy = tmp_path / "a copy.png"
+    shutil.copy(gallery.paths[0], copy)
+    inside = gallery.search("000.png & ~001.png", include_queries=True)
+    assert gallery.search(f'"{copy}" & ~001.png', include_queries=True) == inside
+    new = save_picture(tmp_path / "new.png", 500)
+    hits = gallery.search(f'"{new}"', top=63)
+    expected = aon.degree_distance(gallery.model.encode(new), gallery.model.encode(gallery.paths))
+    assert [hit.id for hit in hits][:3] == [gallery.ids[i] for i in expected.argsort()[:3].tolist()]
+
+
+NAMED = {
+    "a file name": "025.png",
+    "the end of a path": "dog/025.png",
+    "a path from an indexed folder": "photos/dog/025.png",
+    "an id": "{id}",
+    "an absolute path": "{path}",
+    "a path from here": "./dog/025.png",
+    "a path with dots": "./cat/../dog/025.png",
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_picture_has_many_names(kind, gallery, monkeypatch):
+    path = next(path for path in gallery.paths if path.endswith("dog/025.png"))
+    monkeypatch.chdir(Path(path).parent.parent)
+    text = NAMED[kind].format(id=gallery.ids[gallery.paths.index(path)], path=path)
+    named = gallery.named(text)[text]
+    assert (named.path, gallery.paths[named.position]) == (path, path)
+
+
+def test_a_path_from_here_is_not_the_end_of_another_path(gallery, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_picture(tmp_path / "025.png", 9)
+    assert gallery.named("./025.png")["./025.png"].position is None
+    assert gallery.named("025.png")["025.png"].position is not None
+
+
+def test_an_ambiguous_name_is_an_error_with_the_candidates(gallery, tmp_path):
+    other = Gallery.create(tmp_path / "g", gallery.model)
+    for label in ("cat", "dog"):
+        save_picture(tmp_path / "p" / label / "same.png", len(label))
+    save_picture(tmp_path / "p" / "dog" / "other.png", 9)
+    other.add(tmp_path / "p")
+    with pytest.raises(
+        FormulaError, match=r'"same\.png" may be 2 pictures: .*cat/same\.png, .*dog/same\.png; write'
+    ) as e:
+        other.search("other.png & same.png")
+    assert e.value.position == len("other.png & ")
+    assert other.search("cat/same.png")[0].path.endswith(("dog/same.png", "other.png"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("000.pmg", r'unknown name "000\.pmg"; did you mean "000\.png"'),
+        ("000.png & nobody", 'unknown name "nobody"'),
+        ("999", 'unknown name "999"'),
+        ("~/photos/000.png", '"~" is NOT here; if "~/photos/000.png" is one name, put it in quotes'),
+        ('"~/photos/000.png"', 'unknown name "~/photos/000.png"'),
+        ("000.png &", "expected a name"),
+    ],
+)
+def test_an_unknown_name_is_an_error_with_the_nearest(text, message, gallery):
+    with pytest.raises(FormulaError, match=message):
+        gallery.search(text)
+
+
+def test_a_quoted_tilde_is_the_home_folder(gallery, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    save_picture(tmp_path / "mine.png", 9)
+    assert gallery.named('"~/mine.png"')["~/mine.png"].path == str(tmp_path / "mine.png")
+
+
+def test_a_broken_picture_outside_is_one_clear_line(gallery, tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"no")
+    with pytest.raises(BrokenImageError, match=r"bad\.jpg: not a"):
+        gallery.search(f'"{tmp_path / "bad.jpg"}"')
+
+
+def test_wrong_arguments_are_one_clear_line(gallery):
+    with pytest.raises(GalleryError, match='unknown score "cosine", there are degrees, cross-entropy, containment'):
+        gallery.search("000.png", score="cosine")
+    with pytest.raises(GalleryError, match="top must be at least 1, got 0"):
+        gallery.search("000.png", top=0)
+    with pytest.raises(FormulaError, match="Gödel's alone"):
+        gallery.search("000.png & 000.png", logic="product")
+
+
+# --- filters --------------------------------------------------------------------------------------------------------
+
+
+def test_filters_leave_out_what_does_not_pass(gallery, monkeypatch):
+    everything = gallery.search("000.png", top=100)
+    for where in (Where(label="dog"), Where(folder="photos/dog"), Where(folder="dog")):
+        hits = gallery.search("000.png", top=100, where=where)
+        assert hits == [hit for hit in everything if "/dog/" in hit.path]
+        assert len(hits) == 20
+    root = Path(gallery.folders[0])
+    assert len(gallery.search("000.png", top=100, where=Where(folder=str(root)))) == 62
+    monkeypatch.chdir(root / "dog")
+    assert len(gallery.search("000.png", top=100, where=Where(folder="."))) == 20
+    assert gallery.search("000.png", where=Where(label="dog", folder="cat")) == []
+    with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "dog"'):
+        gallery.search("000.png", where=Where(label="dgo"))
+    with pytest.raises(GalleryError, match="no picture of the gallery is in do; it has those of"):
+        gallery.search("000.png", where=Where(folder="do"))
+
+
+def test_top_counts_what_passes(gallery):
+    assert len(gallery.search("25", top=30, where=Where(label="dog"))) == 19
+    assert len(gallery.search("000.png", top=5, where=Where(label="dog"))) == 5
+
+
+# --- why ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", DISTANCES)
+def test_why_names_the_features_that_set_a_hit_apart(score, gallery):
+    hits = gallery.search("000.png | 25", 3, score, why=True)
+    plain = gallery.search("000.png | 25", 3, score)
+    assert [Hit(hit.path, hit.distance, hit.id) for hit in hits] == plain
+    encoded = gallery.model.encode(gallery.paths)
+    query = encoded[0] | encoded[gallery.ids.index(25)]
+    for hit in hits:
+        # What the score would lose if a feature of this picture were the average one's.
+        side = aon.logic.distance.SCORES[score]
+        average = side.gallery(encoded).mean(0)
+        mine = side.gallery(encoded[gallery.ids.index(hit.id)])
+        gain = (side.query(query) * (mine - average)).view(16, -1).sum(-1)
+        best = gain.argsort(descending=True)[:5].tolist()
+        assert [reason.contribution for reason in hit.why] == sorted((r.contribution for r in hit.why), reverse=True)
+        np.testing.assert_allclose(
+            [reason.contribution for reason in hit.why], [gain[i] for i in best if gain[i] > 0], atol=2e-3
+        )
+        for reason in hit.why:
+            degrees = encoded.degrees[:, reason.feature]
+            shown = [degrees[gallery.paths.index(path)].item() for path in reason.shown_by]
+            np.testing.assert_allclose(shown, degrees.sort(descending=True).values[:3], atol=5e-3)
+
+
+# --- what is derived ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(gallery, tmp_path) -> Path:
+    shutil.copytree(gallery.folder, tmp_path / "copied")
+    return tmp_path / "copied"
+
+
+def forbid(*_: object) -> None:
+    raise AssertionError("computed")
+
+
+def test_degrees_are_read_and_not_computed(copied, gallery, monkeypatch):
+    other = Gallery.open(copied)
+    monkeypatch.setattr(vectors.Degrees, "extend", forbid)
+    assert other._searching.degrees.rows == other._snapshot.state.rows
+    assert other.search("000.png") == gallery.search("000.png")
+
+
+DAMAGE = {
+    "missing": lambda folder: shutil.rmtree(folder / "derived"),
+    "without index": lambda folder: (folder / "derived" / "degrees.json").unlink(),
+    "nonsense in the index": lambda folder: (folder / "derived" / "degrees.json").write_text("[]"),
+    "truncated": lambda folder: os.truncate(folder / "derived" / "degrees.bin", 100),
+    "corrupted": lambda folder: overwrite(folder / "derived" / "degrees.bin", 777),
+    "of another model": lambda folder: edit(folder / "derived" / "degrees.json", '"model": "', '"model": "f'),
+    "of other files": lambda folder: edit(folder / "derived" / "degrees.json", '"first_file": 1', '"first_file": 2'),
+}
+
+
+def overwrite(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0xFF
+    path.write_bytes(content)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_is_derived_may_be_missing_stale_or_damaged(damage, copied, gallery):
+    expected = gallery.search(["000.png & ~001.png", "25"], why=True)
+    whole = (copied / "derived" / "degrees.bin").read_bytes()
+    DAMAGE[damage](copied)
+    other = Gallery.open(copied)
+    for _ in range(2):
+        for one, two in zip(other.search(["000.png & ~001.png", "25"], why=True), expected, strict=True):
+            assert [hit.id for hit in one] == [hit.id for hit in two]
+            np.testing.assert_allclose([hit.distance for hit in one], [hit.distance for hit in two], atol=1e-3)
+    assert (copied / "derived" / "degrees.bin").read_bytes() == whole
+
+
+def test_degrees_of_new_pictures_are_appended(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "_CHUNK", 8)
+    gallery = Gallery.create(tmp_path / "g", tiny_model())
+    for count in (5, 1, 2, 20):
+        photos(tmp_path / "p", count, start=len(gallery))
+        gallery.add(tmp_path / "p")
+        assert gallery._searching.degrees.rows == len(gallery)
+    appended = (
+        (gallery.folder / "derived" / "degrees.bin").read_bytes(),
+        (gallery.folder / "derived" / "degrees.json").read_text(),
+    )
+    shutil.rmtree(gallery.folder / "derived")
+    other = Gallery.open(gallery.folder)
+    other.search("000.png")
+    assert (other.folder / "derived" / "degrees.json").exists()
+    rows = [
+        np.frombuffer(content, np.float16)
+        for content in (appended[0], (other.folder / "derived" / "degrees.bin").read_bytes())
+    ]
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-3)
+
+
+def test_a_reader_that_may_not_write_computes(copied, gallery, monkeypatch):
+    shutil.rmtree(copied / "derived")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(copied))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    found = Gallery.open(copied).search("000.png")
+    monkeypatch.undo()
+    assert [hit.id for hit in found] == [hit.id for hit in gallery.search("000.png")]
+    assert not (copied / "derived").exists()
+
+
+# --- the seam for engines -------------------------------------------------------------------------------------------
+
+
+class Sloppy:
+    """An engine of somebody else: it finds the nearest in a random half."""
+
+    def __init__(self, vectors: vectors.Vectors) -> None:
+        self.exact, self.score = Exact(vectors), vectors.score
+
+    def search(self, queries: torch.Tensor, top: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        allowed = allowed.copy()
+        allowed[::2] = False
+        return self.exact.search(queries, top, allowed)
+
+
+def test_another_engine_can_be_given(gallery):
+    other = Gallery.open(gallery.folder, make_engine=Sloppy)
+    found = {hit.id for hit in other.search("000.png", top=100)}
+    assert found < {hit.id for hit in gallery.search("000.png", top=100)}
+    assert len(found) > 20
+
+
+def test_gallery_is_a_public_name():
+    assert aon.Gallery is Gallery
