@@ -1,18 +1,25 @@
-"""`andornot demo`: the algebra on two pictures, then the method on real digits, in a few minutes."""
+"""`andornot demo`: the algebra on two pictures, the method on real digits, a gallery of scenes; in a few minutes."""
 
 import json
+import os
+import shlex
+import shutil
+import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 
-from .data import Pictures, open_images
+from .data import ImageSet, Pictures, open_images, scenes
 from .evaluate.figures import SearchRow, draw_features, draw_search
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.report import REPORT, RESULT, write_outcome
 from .evaluate.retrieval import Protocol
 from .evaluate.retrieval_report import operability_outcome
+from .gallery import Gallery
+from .gallery.database import exists
+from .gallery.sheet import save_sheet
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
@@ -28,6 +35,15 @@ _HITS: Final = 10
 
 # The paper's experiment with 100 instead of 900 combinations a pair of classes.
 _PROTOCOL: Final = Protocol(pictures=10)
+
+SCENES: Final = "scenes:?count=1000"
+
+
+class Search(NamedTuple):
+    """A formula over files of scenes, and the score that ranks the others."""
+
+    formula: str
+    score: str = "degrees"
 
 
 def example() -> dict[str, Representation]:
@@ -52,6 +68,7 @@ def run(folder: Path) -> None:
     show_neighbours(model, features, gallery, train, test)
     show_search(model, train, gallery, test, folder)
     show_operability(model, folder / "retrieval")
+    show_gallery(folder)
 
 
 def show_example(folder: Path) -> None:
@@ -125,6 +142,81 @@ def show_operability(model: Model, folder: Path) -> None:
         write_outcome(folder, outcome, settings=settings, seed=_PROTOCOL.seed, seconds=seconds)
     print(f"   {json.loads((folder / RESULT).read_text(encoding='utf-8'))['summary']}")
     print(f"   All figures, and the same for other logics and for plain vectors: {folder / REPORT}")
+
+
+def show_gallery(folder: Path) -> None:
+    """Scenes as files, a gallery of them, sheets of hits for a few formulas, and a command to go on with."""
+    images = open_images(SCENES)
+    pictures = folder / "scenes"
+    print(f"\n6. Searching {len(images):,} scenes in {pictures} with formulas, indexed without training:", flush=True)
+    write_scenes(images, pictures)
+    gallery = index_scenes(pictures, folder / "gallery")
+    searches = pair_searches(images, "dog", "car")
+    for name, (formula, score) in searches.items():
+        file = folder / f"gallery-{name}.png"
+        queries = {query: thing.path for query, thing in gallery.named(formula).items()}
+        save_sheet(file, formula, queries, gallery.search(formula, score=score))
+        print(f"   {formula:<34} {score:<11}  {file}")
+    print(f"   {scenes.ATTRIBUTION}\n")
+    command = ["search", searches["or"].formula, "--gallery", str(folder / "gallery")]
+    print(f"   The gallery stays. Search it yourself:\n\n   {_program()} {shlex.join(command)}")
+
+
+def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
+    """What can be asked of two things and a scene with both. Chosen by rule: the first scenes that show just that."""
+    only_a, only_b, both = (scene_files(images, things)[0] for things in ({a}, {b}, {a, b}))
+    return {
+        "or": Search(f"{only_a} | {only_b}"),
+        "and": Search(f"{both} & {only_a}"),
+        "containment": Search(f"{both} & {only_a}", "containment"),
+        "minus": Search(f"{both} - {only_b}"),
+        "not": Search(f"{both} & ~{only_b}"),
+    }
+
+
+def write_scenes(images: ImageSet, folder: Path) -> None:
+    """Draws scenes into files, all or nothing. A folder that is there stays as it is."""
+    if folder.exists():
+        return
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # what a stopped run left
+    partial.mkdir(parents=True)
+    for index in range(len(images)):
+        images.read(index).save(partial / _scene_file(images, index), quality=90)
+    partial.rename(folder)
+
+
+def index_scenes(pictures: Path, folder: Path) -> Gallery:
+    """The gallery of a folder of pictures, new or brought up to date."""
+    gallery = Gallery.open(folder) if exists(folder) else Gallery.create(folder)
+    gallery.add(pictures)
+    return gallery
+
+
+def scene_files(images: ImageSet, things: set[str]) -> list[str]:
+    """The names of the files of all scenes that show these things and no others, in the order of the scenes."""
+    return [_scene_file(images, index) for index in range(len(images)) if set(_things(images, index)) == things]
+
+
+def _scene_file(images: ImageSet, index: int) -> str:
+    """For example dog-car-0017.jpg: a name that can be written in a formula without quotes."""
+    return f"{'-'.join(_things(images, index))}-{index:04}.jpg"
+
+
+def _things(images: ImageSet, index: int) -> list[str]:
+    if images.labels is None:
+        raise ValueError("scenes have labels")
+    return [images.class_names[number] for number in images.labels[index].nonzero().flatten().tolist()]
+
+
+def _program() -> str:
+    """What to type for `andornot` in this folder: the word alone if it starts this very installation."""
+    here = shutil.which("andornot", path=str(Path(sys.executable).parent))
+    if here is None:
+        return f"{shlex.quote(sys.executable)} -m andornot"
+    if shutil.which("andornot") == here:
+        return "andornot"
+    return shlex.quote(min(here, os.path.relpath(here), key=len))
 
 
 def _is_reported(model: Model, folder: Path) -> bool:

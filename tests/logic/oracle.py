@@ -51,7 +51,7 @@ def truth_of(formula: Formula, values: Mapping[str, np.ndarray], top: int) -> np
         elif op == "not":
             result = top - operands[0]
         elif op == "minus":
-            result = np.minimum(operands[0], top - operands[1])
+            result = np.maximum(operands[0] - operands[1], 0)
         elif op == "at_least":
             result = np.sort(np.stack(operands), axis=0)[-value]
         else:
@@ -74,9 +74,13 @@ def exact_distribution(formula: Formula, values: Mapping[str, Representation]) -
 
 
 TRUTH_FUNCTIONS: dict[str, dict[str, TruthFunction]] = {
-    "godel": {"or": max, "and": min},
-    "lukasiewicz": {"or": lambda a, b: min(Fraction(1), a + b), "and": lambda a, b: max(Fraction(0), a + b - 1)},
-    "product": {"or": lambda a, b: a + b - a * b, "and": lambda a, b: a * b},
+    "godel": {"or": max, "and": min, "minus": lambda a, b: max(Fraction(0), a - b)},
+    "lukasiewicz": {
+        "or": lambda a, b: min(Fraction(1), a + b),
+        "and": lambda a, b: max(Fraction(0), a + b - 1),
+        "minus": lambda a, b: max(Fraction(0), a - b),
+    },
+    "product": {"or": lambda a, b: a + b - a * b, "and": lambda a, b: a * b, "minus": lambda a, b: a * (1 - b)},
 }
 
 
@@ -90,8 +94,6 @@ def independent_distribution(formula: Formula, values: Mapping[str, Representati
             results.append(values[node.value].probs.numpy())
         elif node.op == "not":
             results.append(distribution(lambda a: 1 - a, args))
-        elif node.op == "minus":
-            results.append(distribution(lambda a, b: functions["and"](a, 1 - b), args))
         elif node.op == "at_least":
             results.append(distribution(counting(logic, node.value), args))
         else:

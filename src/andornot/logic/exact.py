@@ -47,8 +47,6 @@ def restrict(program: Program, states: Mapping[str, int]) -> Program:
             moved.append(_not(builder, args[0]))
         elif node.op in (p.AND, p.OR):
             moved.append(_and_or(builder, node.op, *args))
-        elif node.op == p.MINUS:
-            moved.append(_and_or(builder, p.AND, args[0], _not(builder, args[1])))
         elif node.op == p.AT_LEAST:
             moved.append(_at_least(builder, int(node.value), args))
         else:

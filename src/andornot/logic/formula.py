@@ -1,9 +1,12 @@
 """`Formula`: a query such as `(a | b) & ~c`, read once, evaluated on any representations."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import reduce
 from typing import Final
 
+import torch
 from torch import Tensor
 
 from . import exact, godel, parser
@@ -15,6 +18,8 @@ from .representation import Representation, check_same_features, combine, common
 
 SEMANTICS: Final = ("exact", "independent")
 MAX_REPEATED_NAMES: Final = 10
+# Of a formula with `-`: joint values of the names that occur more than once.
+MAX_CASES: Final = 4096
 
 _OR_LEVEL, _AND_LEVEL, _NOT_LEVEL, _ATOM_LEVEL = range(1, 5)
 
@@ -37,6 +42,7 @@ class Formula:
         self._text = text
         self._program, self._names, self._positions = parser.parse(text)
         self._repeated = tuple(name for name, count in p.mentions(self._program).items() if count > 1)
+        self._has_minus = any(node.op == p.MINUS for node in self._program)
 
     @property
     def text(self) -> str:
@@ -68,10 +74,12 @@ class Formula:
         shape = common_shape(operands)
         is_exact = semantics == "exact" and bool(self._repeated)
         if is_exact:
-            self._check_exact(logic)
+            self._check_exact(logic, operands[0].num_values)
 
         def kernel(*probs: Tensor) -> Tensor:
             named = dict(zip(self._names, probs, strict=True))
+            if is_exact and self._has_minus:
+                return self._evaluate_by_values(named, chosen)
             if is_exact:
                 # A name that the laws remove from the formula still has a say in the shape of the result.
                 return exact.evaluate(self._program, named).expand(shape)
@@ -95,7 +103,7 @@ class Formula:
             hint = ""
         return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._text, start)
 
-    def _check_exact(self, logic: str) -> None:
+    def _check_exact(self, logic: str, num_values: int) -> None:
         again = f'"{self._repeated[0]}" occurs more than once'
         if logic != "godel":
             message = f'semantics="exact" is Gödel\'s alone, and {again}; use semantics="independent"'
@@ -106,6 +114,23 @@ class Formula:
                 'semantics="exact" can take; use semantics="independent"'
             )
             raise FormulaError(message, self._text, self._names[self._repeated[MAX_REPEATED_NAMES]])
+        if self._has_minus and num_values ** len(self._repeated) > MAX_CASES:
+            message = (
+                f'with "-", {len(self._repeated)} names that occur more than once are too many for semantics="exact"; '
+                'write "a & ~b", or use semantics="independent"'
+            )
+            raise FormulaError(message, self._text, self._names[self._repeated[-1]])
+
+    def _evaluate_by_values(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
+        """`-` is no operation of the lattice: names that occur more than once take each of their values in turn."""
+        like = probs[self._repeated[0]]
+        values = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+        cases = []
+        for chosen in itertools.product(range(len(values)), repeat=len(self._repeated)):
+            fixed = dict(zip(self._repeated, (values[value] for value in chosen), strict=True))
+            weights = [probs[name][..., value, None] for name, value in zip(self._repeated, chosen, strict=True)]
+            cases.append(reduce(torch.mul, weights) * self._evaluate_independent({**probs, **fixed}, logic))
+        return reduce(torch.add, cases)
 
     def _evaluate_independent(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
         results: list[Tensor] = []
@@ -120,7 +145,7 @@ class Formula:
             elif node.op == p.AND:
                 result = logic.conjunction(*operands)
             elif node.op == p.MINUS:
-                result = logic.conjunction(operands[0], godel.negation(operands[1]))
+                result = logic.minus(*operands)
             else:
                 try:
                     result = logic.at_least(int(node.value), operands)

@@ -11,7 +11,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from . import tails
+from . import lukasiewicz, tails
 
 
 def negation(a: Tensor) -> Tensor:
@@ -54,6 +54,16 @@ def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
             terms.append(p * reduce(torch.add, pairs))
         before = count_one_more(before, over=tails.at_least(p), under=tails.below(p), limit=k)
     return reduce(torch.add, terms)
+
+
+def minus(a: Tensor, b: Tensor) -> Tensor:
+    """P(max(0, A - B)): Łukasiewicz' difference, which stays on the truth values of Gödel's logic.
+
+    Gödel's own `A AND NOT B` is min(A, 1 - B): it cuts off what A has in excess of 1 - B, so that B = ½ takes away half
+    of the largest A and nothing of a smaller one. In retrieval the difference was better on every data set
+    (docs/results.md).
+    """
+    return lukasiewicz.minus(a, b)
 
 
 def implication(a: Tensor, b: Tensor) -> Tensor:

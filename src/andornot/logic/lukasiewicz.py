@@ -30,6 +30,11 @@ def conjunction(a: Tensor, b: Tensor) -> Tensor:
     return at_least(2, [a, b])
 
 
+def minus(a: Tensor, b: Tensor) -> Tensor:
+    """P(max(0, A - B)), which is A AND NOT B."""
+    return conjunction(a, b.flip(-1))
+
+
 def _sum(a: Tensor, b: Tensor) -> Tensor:
     """The distribution of A + B: a convolution, one shifted copy of b for each truth value of A."""
     size, width = a.shape[-1], b.shape[-1]

@@ -19,6 +19,9 @@ class Logic(Protocol):
     def conjunction(self, a: Tensor, b: Tensor) -> Tensor:
         """P(A AND B)."""
 
+    def minus(self, a: Tensor, b: Tensor) -> Tensor:
+        """P(A without B)."""
+
     def at_least(self, k: int, operands: list[Tensor]) -> Tensor:
         """P(at least k of the operands)."""
 
@@ -83,7 +86,7 @@ def coimplication(a: Representation, b: Representation) -> Representation:
 def difference(a: Representation, b: Representation) -> Representation:
     """Gödel's difference: A where A > B, else 0; the least x with `a ≤ b | x`. It is `coimplication(b, a)`.
 
-    Unlike `a - b` it does not weaken what a has more of than b.
+    Unlike `a - b`, which is A - B there, it does not weaken what a has more of than b.
     """
     return combine(godel.difference, a, b)
 

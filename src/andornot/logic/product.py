@@ -32,6 +32,11 @@ def disjunction(a: Tensor, b: Tensor) -> Tensor:
     return godel.negation(conjunction(godel.negation(a), godel.negation(b)))
 
 
+def minus(a: Tensor, b: Tensor) -> Tensor:
+    """P(A·(1 - B)), which is A AND NOT B."""
+    return conjunction(a, godel.negation(b))
+
+
 def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
     """OR for k = 1 and AND for k = n; nothing between."""
     if k == 1:

@@ -174,15 +174,19 @@ class Representation:
         return Representation(godel.negation(self._probs), validate=False)
 
     def __sub__(self, other: Representation) -> Representation:
-        """What self has and other has not: `self & ~other`."""
-        return self & ~other if isinstance(other, Representation) else NotImplemented
+        """What self has beyond other: max(0, A - B) for each feature, operands independent.
+
+        Not the paper's `self & ~other`, which is min(A, 1 - B): in retrieval this takes away more of what it should,
+        and less of what it should not (docs/results.md).
+        """
+        return combine(godel.minus, self, other) if isinstance(other, Representation) else NotImplemented
 
     def without(self, other: Representation, *, keep: Representation | None = None) -> Representation:
-        """`self - other`, but the features of `other` that `keep` has too are not removed.
+        """The paper's `self & ~other`, but the features of `other` that `keep` has too are not removed.
 
-        The paper's relative negation: `self & (~other | (keep & other))`, its operands independent.
+        Its relative negation: `self & (~other | (keep & other))`, operands independent.
         """
-        return self - other if keep is None else self & (~other | (keep & other))
+        return self & ~other if keep is None else self & (~other | (keep & other))
 
     def __len__(self) -> int:
         if not self.batch_shape:
