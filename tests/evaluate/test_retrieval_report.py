@@ -141,10 +141,10 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
     outcome = retrieval_outcome("Two models", rows, task, PROTOCOL, [])
     assert [section.title for section in outcome.sections][-1] == "Operators compared", "no hits were given"
     table = tables(outcome)["NOT: ab&~b"]
-    assert list(table.columns[2:4]) == ["first: class a", "first: class b"]
+    assert list(table.columns[2:4]) == ["second: class a", "second: class b"], "the last stands first"
     (line,) = [line for line in table.rows if line[0] == "my own"]
-    assert line[2:5] == [None, None, None], "the first was not asked"
-    assert all(0 <= cell <= 1 for cell in line[5:])
+    assert line[5:] == [None, None, None], "the first was not asked"
+    assert all(0 <= cell <= 1 for cell in line[2:5])
     assert ["my own", "mine"] in [line[:2] for line in tables(outcome)["AND: ab&a"].rows]
     assert [line[0] for line in next(iter(tables(outcome).values())).rows] == ["first", "first", "second", "second"]
 

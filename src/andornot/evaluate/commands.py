@@ -18,7 +18,7 @@ from .outcome import EvaluationError, Outcome
 from .report import write_outcome
 from .retrieval import Protocol, make_protocol
 from .retrieval_report import operability_outcome
-from .sets import gallery_and_queries, train_and_test
+from .sets import attribution, gallery_and_queries, train_and_test
 
 
 class Option:
@@ -148,6 +148,6 @@ def evaluate(name: str, options: Namespace, *, command: str | None = None) -> Ou
     settings = {
         key: value for key, value in vars(options).items() if key not in ("run", "evaluation", "json", "output")
     }
-    settings |= {"command": command} if command else {}
+    settings |= {**attribution(options.data), **({"command": command} if command else {})}
     write_outcome(options.output, outcome, settings=settings, seed=options.seed, seconds=time.perf_counter() - start)
     return outcome

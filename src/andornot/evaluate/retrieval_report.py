@@ -179,12 +179,12 @@ def _of(rows: Rows, query: str, distance: str, of_class: str = "a") -> list[Inte
 
 def _operator_tables(rows: Rows, both: bool) -> list[Table]:
     tables = []
-    last = list(rows.values())[-1]
+    models = dict(reversed(list(rows.items())))  # the last is the one that the report is about
     for query, title in _QUERIES.items():
         lines: list[list[Cell]] = []
-        for row in best_rows(last, query):
+        for row in best_rows(next(iter(models.values())), query):
             cells: list[Cell] = [row.operator, _DISTANCES.get(row.distance, row.distance)]
-            for found in rows.values():
+            for found in models.values():
                 same = next((r for r in found if r.key == row.key), None)
                 of_row: list[Cell] = [same.a.value, same.b.value, same.difference.value] if same else [None] * 3
                 if both and query == "a|b":
@@ -192,7 +192,7 @@ def _operator_tables(rows: Rows, both: bool) -> list[Table]:
                 cells += of_row
             lines.append(cells)
         of_model = ["class a", "class b", "difference", *(["both"] if both and query == "a|b" else [])]
-        names = [f"{name}: {column}" if len(rows) > 1 else column for name in rows for column in of_model]
+        names = [f"{name}: {column}" if len(models) > 1 else column for name in models for column in of_model]
         best = {
             n: "high" if n.endswith(("class a", "both")) else "low" for n in names if query != "a|b" or "class" not in n
         }

@@ -1,6 +1,6 @@
 """Which pictures of a data set an experiment takes for what."""
 
-from ..data import ImageSet, open_images
+from ..data import ImageSet, open_images, scenes
 from .outcome import EvaluationError
 
 
@@ -24,3 +24,8 @@ def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
     if images.split is None and "trainval" in images.splits:
         return open_images(data, split="trainval"), None
     return images, None
+
+
+def attribution(data: str) -> dict[str, str]:
+    """Whose pictures a report shows, where that has to be said: as a setting of the experiment."""
+    return {"pictures": scenes.ATTRIBUTION} if data.startswith("scenes") else {}

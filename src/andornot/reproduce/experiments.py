@@ -10,6 +10,7 @@ from typing import Final
 
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
+from ..evaluate.sets import attribution
 from .plan import Plan, Scale
 from .searching import degrees, retrieval
 from .tables import ablation, classification, multilabel
@@ -73,7 +74,7 @@ def reproduce(
     start = time.perf_counter()
     work = Work(folder, plan.settings())
     outcome = EXPERIMENTS[experiment].run(plan, work)
-    settings = {**plan.settings(), **({"command": command} if command else {})}
+    settings = {**plan.settings(), **attribution(plan.data), **({"command": command} if command else {})}
     write_outcome(folder, outcome, settings=settings, seed=0, seconds=time.perf_counter() - start)
     return outcome
 
