@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import warnings
@@ -20,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, as `head` does; what is left to write goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
@@ -96,8 +101,9 @@ def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
         help="the main job on embedded data, in a few minutes",
-        description="Works an example of OR, AND and NOT, pretrains on real digits, and searches held-out digits with "
-        "formulas. Pictures of all that go to the output folder. A model that is there already is used again.",
+        description="Works an example of OR, AND and NOT, pretrains on real digits, measures the operators on them, "
+        "draws scenes, and searches both with formulas. Pictures and reports go to the output folder. What is there already "
+        "is used again.",
         epilog="example: andornot demo -o demo/",
     )
     demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for the results (default: demo/)")
