@@ -102,8 +102,8 @@ def _add_demo(commands: Any) -> None:
         "demo",
         help="the main job on embedded data, in a few minutes",
         description="Works an example of OR, AND and NOT, pretrains on real digits, measures the operators on them, "
-        "draws scenes, and searches both with formulas. Pictures and reports go to the output folder. What is there already "
-        "is used again.",
+        "draws scenes, and searches both with formulas. Pictures and reports go to the output folder. What is "
+        "there already is used again.",
         epilog="example: andornot demo -o demo/",
     )
     demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for the results (default: demo/)")
