@@ -10,6 +10,7 @@ from torch import nn
 
 from .data import ImageSet, Pictures
 from .evaluate.knn import knn_accuracy, single_classes
+from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
 from .ssl.batches import FeatureBatches, PictureBatches, cache_features
@@ -24,8 +25,6 @@ _CALIBRATION_PICTURES = 20_000
 # How often the kNN accuracy is measured during a training, and on how many pictures.
 _KNN_TIMES = 5
 _KNN_PICTURES = 5_000
-# Pictures up to this size are kept as they are.
-_SMALL = 64
 
 
 class PretrainingError(ValueError):
@@ -95,7 +94,7 @@ def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
 def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Pictures:
     size = recipe.size or backbone.size
     # Views are cut out of somewhat larger pictures, as SimSiam's are.
-    return images.pictures(size * 8 // 7 if size > _SMALL else size, recipe.fit, strict=strict)
+    return images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict)
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
