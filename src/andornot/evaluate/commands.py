@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..data import open_images
 from ..model import Model
 from .average_precision import VARIANTS
 from .degrees import degrees_outcome
@@ -59,8 +60,9 @@ def _multilabel(model: Model, options: Namespace) -> Outcome:
 
 
 def _degrees(model: Model, options: Namespace) -> Outcome:
-    images = gallery_and_queries(options.data)[0]
-    return degrees_outcome(model, images, top=options.top, features=options.features, seed=options.seed)
+    return degrees_outcome(
+        model, open_images(options.data), top=options.top, features=options.features, seed=options.seed
+    )
 
 
 def _operability(model: Model, options: Namespace) -> Outcome:

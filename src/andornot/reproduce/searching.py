@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from ..data import ImageSet
+from ..data import ImageSet, open_images
 from ..evaluate.degrees import degrees_outcome
 from ..evaluate.operability import Row
 from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER, Operator
@@ -97,7 +97,7 @@ class _Bench:
 
 def degrees(plan: Plan, work: Work) -> Outcome:
     """Sec. V-D: what features stand for, on a calibrated backbone (small) or a trained model (paper)."""
-    images = gallery_and_queries(plan.data)[0]
+    images = open_images(plan.data)
     recipe = plan.calibrated() if plan.scale == "small" else plan.recipe({})
     return degrees_outcome(work.model("model", images, recipe), images)
 
