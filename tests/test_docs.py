@@ -24,6 +24,7 @@ def test_the_paper_map_names_tests_that_exist():
         assert not name or f"def {name}(" in found[0].read_text(), name
 
 
+@pytest.mark.slow
 def test_the_pictures_can_be_drawn_again(tmp_path):
     draw = runpy.run_path(str(ROOT / "docs" / "draw.py"))
     draw["main"].__globals__["IMAGES"] = tmp_path
