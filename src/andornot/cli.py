@@ -15,7 +15,9 @@ from .version import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser().parse_args(given)
+    options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
         options.run(options)
@@ -294,7 +296,7 @@ def _pretrain(options: argparse.Namespace) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     from .evaluate.commands import evaluate
 
-    outcome = evaluate(options.evaluation, options, command=_command())
+    outcome = evaluate(options.evaluation, options, command=options.command)
     _print_outcome(options, outcome)
 
 
@@ -313,7 +315,7 @@ def _reproduce(options: argparse.Namespace) -> None:
             seeds=options.seeds,
             changes=options.changes,
             protocol=protocol_changes(options),
-            command=_command(),
+            command=options.command,
         )
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command goes on") from None
@@ -331,10 +333,6 @@ def _search(options: argparse.Namespace) -> None:
     from .gallery.commands import search
 
     print(search(options))
-
-
-def _command() -> str:
-    return shlex.join(["andornot", *sys.argv[1:]])
 
 
 def _print_outcome(options: argparse.Namespace, outcome: Any) -> None:
