@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from .data.resizing import square
 from .logic import Representation
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
-from .ssl.checkpoint import write_atomically, write_tensors
+from .ssl.checkpoint import write_atomically, write_tensors, write_text
 from .ssl.heads import fused
 from .ssl.network import Network
 from .ssl.recipe import Recipe, make_recipe
@@ -236,7 +236,7 @@ class Model:
             "versions": {"andornot": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         text = json.dumps(description, indent=2) + "\n"
-        write_atomically(folder / DESCRIPTION, partial(_write_text, text))
+        write_text(folder / DESCRIPTION, text)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, backbone: Backbone | None = None) -> Model:
@@ -365,7 +365,3 @@ def _read_description(folder: Path) -> dict[str, Any]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

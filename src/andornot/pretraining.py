@@ -14,14 +14,13 @@ from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
 from .ssl.batches import FeatureBatches, PictureBatches, cache_features
+from .ssl.calibration import ENOUGH_PICTURES
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
 from .ssl.recipe import Recipe
 from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
 from .ssl.views import Views
 
-# Quantiles of this many pictures are as good as those of all.
-_CALIBRATION_PICTURES = 20_000
 # How often the kNN accuracy is measured during a training, and on how many pictures.
 _KNN_TIMES = 5
 _KNN_PICTURES = 5_000
@@ -59,7 +58,7 @@ def pretrain(
     network = None if calibrated else new_network(recipe, images.channels)
     backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
     if calibrated:
-        images = _some(images, _CALIBRATION_PICTURES, recipe.seed)
+        images = _some(images, ENOUGH_PICTURES, recipe.seed)
         pictures = images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict)
     else:
         pictures = _pictures_for_views(images, recipe, backbone, strict)

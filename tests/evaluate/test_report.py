@@ -329,11 +329,11 @@ def test_a_kill_between_the_two_files_leaves_no_result(tmp_path):
     written(tmp_path, title="old")
     code = (
         "import os, signal, sys, pathlib; from andornot.evaluate import outcome, report\n"
-        "write = report.write_atomically\n"
+        "write = report.write_text\n"
         "def dying(path, content):\n"
         "    if path.name == 'result.json': os.kill(os.getpid(), signal.SIGKILL)\n"
         "    write(path, content)\n"
-        "report.write_atomically = dying\n"
+        "report.write_text = dying\n"
         "new = outcome.Outcome('new', '', {}, {}, [])\n"
         "report.write_outcome(pathlib.Path(sys.argv[1]), new, settings={}, seed=0, seconds=0)"
     )

@@ -66,7 +66,7 @@ def decode(
     """
     label = name or ("<bytes>" if isinstance(source, bytes) else os.fspath(source))
     try:
-        with _quiet_pillow(), _opened(source) as file, Image.open(file, formats=_formats()) as image:
+        with quiet_pillow(), _opened(source) as file, Image.open(file, formats=_formats()) as image:
             if image.width * image.height > max_pixels:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height}")
             if size is not None:
@@ -155,7 +155,8 @@ _quiet: Final = _Quiet()
 
 
 @contextmanager
-def _quiet_pillow() -> Iterator[None]:
+def quiet_pillow() -> Iterator[None]:
+    """Keeps Pillow's warnings about damaged files from the user, in any number of threads."""
     _quiet.enter()
     try:
         yield

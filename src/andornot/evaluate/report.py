@@ -9,14 +9,13 @@ import platform
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from ..ssl.checkpoint import write_atomically
+from ..ssl.checkpoint import write_text
 from ..version import __version__
 from .outcome import EvaluationError, Outcome
 from .page import make_page
@@ -55,8 +54,8 @@ def write_outcome(
     page = make_page(result, outcome.sections)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULT).unlink(missing_ok=True)
-    write_atomically(folder / REPORT, partial(_write_text, page))
-    write_atomically(folder / RESULT, partial(_write_text, text))
+    write_text(folder / REPORT, page)
+    write_text(folder / RESULT, text)
 
 
 def plain(value: Any, place: str = "") -> Any:
@@ -91,7 +90,3 @@ def plain(value: Any, place: str = "") -> Any:
         f"{place or 'this'} is a {type(value).__name__}, which {RESULT} cannot have: "
         "make it numbers, texts, lists, dicts, tensors or dataclasses"
     )
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..data import BrokenImageError, decode
-from ..data.decoding import _quiet_pillow, to_tensor
+from ..data.decoding import quiet_pillow, to_tensor
 from ..data.loading import default_workers
 from ..data.resizing import square
 from ..model import Model
@@ -86,7 +86,7 @@ def _examine(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Exam
 def _taken(image: Image.Image, mtime: float) -> int:
     """When the camera says it took the picture, else when the file was changed last."""
     try:
-        with _quiet_pillow():
+        with quiet_pillow():
             text = image.getexif().get_ifd(_EXIF_FOLDER)[_EXIF_TAKEN]
         return int(datetime.strptime(text.strip("\0 "), "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
     except Exception:  # there is none, or it is damaged, in one of many ways

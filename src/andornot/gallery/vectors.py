@@ -7,7 +7,6 @@ every picture. The file is derived: it may be deleted at any time, and what is m
 import json
 import zlib
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from ..logic.distance import SCORES
 from ..logic.representation import Representation
 from ..model import Model
-from ..ssl.checkpoint import write_atomically
+from ..ssl.checkpoint import write_text
 from .database import Snapshot
 from .errors import DamagedError
 from .features import Features
@@ -149,7 +148,7 @@ class Degrees:
                 start = end
         file.replace(self._folder / _DEGREES)
         text = json.dumps({**self._index, "rows": total, "checksums": checksums})
-        write_atomically(self._folder / _INDEX, partial(_write_text, text))
+        write_text(self._folder / _INDEX, text)
         self._checked.clear()
         self._damaged = False
         self._map = self._mapped()
@@ -186,7 +185,3 @@ class Degrees:
         """Forgets a damaged chunk and all behind it; the next `extend` writes everything anew."""
         self._damaged = True
         self._map = self._map[: chunk * _CHUNK]
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from ..model import Model
+from ..ssl.calibration import ENOUGH_PICTURES
 from .database import Database, Snapshot, read_snapshot
 from .errors import GalleryError
 from .features import Features, FeatureWriter
 from .lock import writing
 
 _MODEL: Final = "model-"
-# Quantiles of this many pictures are as good as those of all.
-_CALIBRATION_PICTURES: Final = 20_000
 # Unused rows are not worth a rewriting of all others below this number.
 _SPARE_ROWS: Final = 10_000
 _HALF_MAX: Final = 65_504.0
@@ -63,7 +62,7 @@ class Writer:
         snapshot, features = self.committed()
         if not len(snapshot):
             raise GalleryError(f"{self.folder} has no picture to calibrate a model on")
-        drawn = np.random.default_rng(model.recipe.seed).permutation(len(snapshot))[:_CALIBRATION_PICTURES]
+        drawn = np.random.default_rng(model.recipe.seed).permutation(len(snapshot))[:ENOUGH_PICTURES]
         rows = np.sort(snapshot.rows[drawn])
         calibrated = Model.calibrated(model.backbone, torch.from_numpy(features.read(rows)).float(), model.recipe)
         old = self.folder / self.state.model

@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from ..evaluate.report import plain
 from ..model import DESCRIPTION, Model
 from ..pretraining import pretrain, view_features
 from ..ssl.batches import FeatureBatches
-from ..ssl.checkpoint import write_atomically, write_tensors
+from ..ssl.checkpoint import write_tensors, write_text
 from ..ssl.recipe import Recipe
 
 SETTINGS: Final = "settings.json"
@@ -55,7 +54,7 @@ class Work:
             return model
         say(f"{name}: {'calibrating' if recipe.regime == 'calibrated' else 'pretraining'} on {len(images):,} pictures")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / SETTINGS, partial(_write, self._settings))
+        write_text(self.folder / SETTINGS, self._settings)
         features = self._view_features(images, recipe) if recipe.regime == "frozen" else None
         return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
 
@@ -85,9 +84,5 @@ class Work:
         say(f"{name}: measuring")
         result = plain(measure())
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, partial(_write, json.dumps({"depends": wanted, "result": result}) + "\n"))
+        write_text(file, json.dumps({"depends": wanted, "result": result}) + "\n")
         return result
-
-
-def _write(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

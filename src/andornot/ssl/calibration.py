@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from .recipe import Calibration
 
+# Quantiles of this many pictures are as good as those of all.
+ENOUGH_PICTURES = 20_000
 # What is assumed counts as much as this many pictures: nearly all for a folder of one, nearly nothing for thousands.
 _ASSUMED_PICTURES = 20
 

@@ -55,6 +55,11 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         os.close(folder)
 
 
+def write_text(path: Path, text: str) -> None:
+    """A text as UTF-8, atomically."""
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Tensors as a safetensors file, atomically.
 
