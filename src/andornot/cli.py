@@ -203,6 +203,8 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _add_index(commands: Any) -> None:
+    from .logic.distance import SCORES
+
     index = commands.add_parser(
         "index",
         help="make a gallery of folders of pictures, or bring it up to date",
@@ -215,6 +217,10 @@ def _add_index(commands: Any) -> None:
     index.add_argument("folders", metavar="FOLDER", nargs="*", help="folders of pictures")
     index.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
     index.add_argument("--model", type=Path, help="folder of a model (default: the gallery's own)")
+    _add_engine(index)
+    index.add_argument(
+        "--score", action="append", choices=SCORES, help="prepare fast searches by this score as well (may be repeated)"
+    )
     index.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
     index.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
     index.add_argument("--repair", action="store_true", help="first drop what is damaged, and encode it anew")
@@ -243,6 +249,7 @@ def _add_search(commands: Any) -> None:
     search.add_argument("--score", choices=SCORES, default="degrees", help="how to compare (default: degrees)")
     search.add_argument("--semantics", choices=SEMANTICS, default="exact", help="default: exact")
     search.add_argument("--logic", choices=LOGICS, default="godel", help="default: godel")
+    _add_engine(search)
     search.add_argument("--folder", help="only pictures in this folder")
     search.add_argument("--label", help="only pictures whose own folder has this name")
     search.add_argument("--after", metavar="DATE", help="only pictures taken then or later, as 2024 or 2024-05-31")
@@ -252,6 +259,12 @@ def _add_search(commands: Any) -> None:
     search.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")
     search.add_argument("--json", action="store_true", help="print the hits for programs")
     search.set_defaults(run=_search)
+
+
+def _add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine", default="auto", metavar="ENGINE", help="what finds the pictures: auto or exact (default: auto)"
+    )
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -32,6 +32,8 @@ def index(options: Namespace) -> Iterator[str]:
     )
     if options.recalibrate:
         gallery.recalibrate()
+    for score in options.score or ():
+        gallery.prepare(score)
     yield from _told(gallery, summary, options)
     while options.watch:
         time.sleep(_WATCH_SECONDS)
@@ -49,7 +51,7 @@ def search(options: Namespace) -> str:
         from .sheet import check_format
 
         check_format(options.sheet)
-    gallery = Gallery.open(options.gallery)
+    gallery = Gallery.open(options.gallery, engine=options.engine)
     where = Where(options.folder, options.label, options.after, options.before)
     hits = gallery.search(
         options.formula,
@@ -73,7 +75,7 @@ def search(options: Namespace) -> str:
 
 def _open_or_create(options: Namespace) -> Gallery:
     if database.exists(absolute(options.gallery)):
-        gallery = Gallery.open(options.gallery)
+        gallery = Gallery.open(options.gallery, engine=options.engine)
         if options.model is not None:
             gallery.check_model(Model.load(options.model))
         return gallery
@@ -82,7 +84,7 @@ def _open_or_create(options: Namespace) -> Gallery:
     look_through(
         [str(absolute(folder)) for folder in options.folders], (), prune=False
     )  # a mistake leaves nothing behind
-    return Gallery.create(options.gallery, options.model)
+    return Gallery.create(options.gallery, options.model, engine=options.engine)
 
 
 def _told(gallery: Gallery, summary: Summary, options: Namespace) -> Iterator[str]:

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,24 @@ class Where:
         if self.before is not None:
             passing &= snapshot.taken < _seconds(self.before)
         return passing
+
+
+class Selection:
+    """The pictures of one state of a gallery that may be found."""
+
+    def __init__(self, snapshot: Snapshot, where: Where | None) -> None:
+        self.snapshot, self.where = snapshot, where
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Their rows, which ascend. Not every row belongs to a picture."""
+        mask = self.snapshot.position_of_row >= 0
+        if self.where is not None:
+            mask[self.snapshot.rows] &= self.where.mask(self.snapshot)
+        return np.flatnonzero(mask)
 
 
 def _in_folder(snapshot: Snapshot, folder: str) -> np.ndarray:

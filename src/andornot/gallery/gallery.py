@@ -13,7 +13,7 @@ from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .database import State
-from .engines import Exact, MakeEngine
+from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .filters import Where
 from .indexing import Summary, index, is_inside, look_through
@@ -39,15 +39,16 @@ class Gallery:
     number may read meanwhile.
     """
 
-    def __init__(self, folder: Path, make_engine: MakeEngine = Exact) -> None:
-        self.folder, self._make_engine = folder, make_engine
+    def __init__(self, folder: Path, engine: str | MakeEngine = "auto") -> None:
+        self.folder = folder
+        self._make_engine = engine_named(engine) if isinstance(engine, str) else engine
         self._models: dict[str, Model] = {}
         self.refresh()
 
     @classmethod
-    def open(cls, folder: StrPath, *, make_engine: MakeEngine = Exact) -> "Gallery":
-        """Opens what `create` or `andornot index` made."""
-        return cls(absolute(folder), make_engine)
+    def open(cls, folder: StrPath, *, engine: str | MakeEngine = "auto") -> "Gallery":
+        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures."""
+        return cls(absolute(folder), engine)
 
     @classmethod
     def create(
@@ -56,7 +57,7 @@ class Gallery:
         model: Model | StrPath | None = None,
         *,
         recipe: Recipe | None = None,
-        make_engine: MakeEngine = Exact,
+        engine: str | MakeEngine = "auto",
     ) -> "Gallery":
         """Makes an empty gallery, with a copy of the model in it.
 
@@ -75,7 +76,7 @@ class Gallery:
             name = save_model(path, chosen)
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
-        return cls(path, make_engine)
+        return cls(path, engine)
 
     def refresh(self) -> None:
         """Takes what was committed since."""
@@ -173,7 +174,7 @@ class Gallery:
         with open_writer(self.folder) as writer:
             writer.calibrate(self.model)
         self.refresh()
-        self._derive()
+        self.prepare()
 
     @classmethod
     def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
@@ -198,8 +199,16 @@ class Gallery:
             summary = index(writer, self.model, scope, progress=progress)
             self._finish(writer, summary)
         self.refresh()
-        self._derive()
+        self.prepare()
         return summary
+
+    def prepare(self, score: str = "degrees") -> None:
+        """Makes searches by a score as fast as the engine can; after `add`, `update` and `recalibrate` by degrees."""
+        _check_score(score)
+        self._derive()
+        with suppress(LockedError), writing(self.folder):
+            self.refresh()
+            self._searching.prepare(score)
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
         for folder in folders:
@@ -272,8 +281,7 @@ class Gallery:
         "degrees", "cross-entropy" or "containment". `semantics` and `logic` are those of `Formula.evaluate`. `why`
         gives each hit the features that carried it.
         """
-        if score not in SCORES:
-            raise GalleryError(f'unknown score "{score}", there are {", ".join(SCORES)}')
+        _check_score(score)
         if top < 1:
             raise GalleryError(f"top must be at least 1, got {top}")
         single = isinstance(formula, str | Formula)
@@ -294,9 +302,14 @@ class Gallery:
             model = self.model  # which may refresh
             if self._snapshot.state.calibrated_on == 0:
                 raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
-            sources = Sources(self._snapshot, self._features, model)
-            self._searcher = Searcher(self.folder, sources, self._make_engine)
+            sources = Sources(self.folder, self._snapshot, self._features, model)
+            self._searcher = Searcher(sources, self._make_engine)
         return self._searcher
+
+
+def _check_score(score: str) -> None:
+    if score not in SCORES:
+        raise GalleryError(f'unknown score "{score}", there are {", ".join(SCORES)}')
 
 
 def _own_model(recipe: Recipe) -> Model:

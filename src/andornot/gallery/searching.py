@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from .engines import Engine, MakeEngine
 from .examining import digest_of
-from .filters import Where
+from .filters import Selection, Where
 from .names import Named, Names
 from .vectors import Degrees, Sources, Vectors
 from .writer import as_rows
@@ -63,11 +62,11 @@ class Asked:
 class Searcher:
     """One state of a gallery, ready to be searched."""
 
-    def __init__(self, folder: Path, sources: Sources, make_engine: MakeEngine) -> None:
+    def __init__(self, sources: Sources, make_engine: MakeEngine) -> None:
         self._sources, self._make_engine = sources, make_engine
         self._snapshot = sources.snapshot
         self._names = Names(sources.snapshot)
-        self.degrees = Degrees(folder, sources)
+        self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
 
     def find(self, formula: Formula) -> dict[str, Named]:
@@ -77,8 +76,8 @@ class Searcher:
     def search(self, formulas: Sequence[Formula], asked: Asked) -> list[list[Hit]]:
         """The hits of each formula, all found by one call of the engine."""
         named = [self.find(formula) for formula in formulas]
-        allowed = self._allowed(asked.where)
-        if not formulas or not allowed.any():
+        selection = Selection(self._snapshot, asked.where)
+        if not formulas or not len(selection):
             return [[] for _ in formulas]
         queries = self._evaluate(formulas, named, asked)
         vectors, engine = self._engine(asked.score)
@@ -86,7 +85,7 @@ class Searcher:
         own = [{thing.position for thing in things.values()} - {None} for things in named]
         spare = 0 if asked.include_queries else max(map(len, own))
         asking = SCORES[asked.score].query(queries).float()
-        rows, scores = engine.search(asking, asked.top + spare, allowed)
+        rows, scores = engine.search(asking, asked.top + spare, selection)
         found = self._snapshot.position_of_row[rows]
         results = []
         for query, left_out in enumerate(own):
@@ -103,6 +102,10 @@ class Searcher:
             )
         return results
 
+    def prepare(self, score: str) -> None:
+        """Brings the engine of a score up to date. Only for who holds the gallery's lock."""
+        self._engine(score)[1].prepare()
+
     def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
         picture = self._snapshot.picture(position)
         return Hit(picture.path, distance, picture.id, reasons)
@@ -112,12 +115,6 @@ class Searcher:
             vectors = Vectors(self._sources, score, self.degrees)
             self._engines[score] = vectors, self._make_engine(vectors)
         return self._engines[score]
-
-    def _allowed(self, where: Where | None) -> np.ndarray:
-        mask = self._snapshot.position_of_row >= 0
-        if where is not None:
-            mask[self._snapshot.rows] &= where.mask(self._snapshot)
-        return mask
 
     def _evaluate(self, formulas: Sequence[Formula], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
         """The representation of each formula, `(Q, N, M)`; a picture in several of them is looked at once."""

@@ -34,8 +34,8 @@ _ROWS_AT_ONCE: Final = 256
 class Sources:
     """A state of a gallery with its model: the representation of any row."""
 
-    def __init__(self, snapshot: Snapshot, features: Features, model: Model) -> None:
-        self.snapshot, self.features, self.model = snapshot, features, model
+    def __init__(self, folder: Path, snapshot: Snapshot, features: Features, model: Model) -> None:
+        self.folder, self.snapshot, self.features, self.model = folder, snapshot, features, model
 
     def represent(self, rows: np.ndarray) -> Representation:
         """The representations `(n, N, M)` of rows, whose features are checked."""
@@ -75,8 +75,8 @@ class Degrees:
     `rows` of them are there; fewer than the gallery has if it grew, none if the file is missing or of another model.
     """
 
-    def __init__(self, folder: Path, sources: Sources) -> None:
-        self._folder, self._sources = folder / DERIVED, sources
+    def __init__(self, sources: Sources) -> None:
+        self._folder, self._sources = sources.folder / DERIVED, sources
         self._width = sources.model.num_features + 1
         state = sources.snapshot.state
         self._index: dict[str, Any] = {

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..filters import Selection
 from ..vectors import Vectors
 
 _BLOCK_BYTES: Final = 2**23
@@ -18,17 +19,20 @@ class Exact:
         self._vectors = vectors
         self._block = max(1, _BLOCK_BYTES // (4 * vectors.dimensions))
 
-    def search(self, vectors: Tensor, top: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """As `Engine.search`."""
-        rows = np.flatnonzero(allowed)
+        rows = selection.rows
         top = min(top, len(rows))
-        best_scores = torch.empty(len(vectors), 0)
-        best_rows = torch.empty(len(vectors), 0, dtype=torch.int64)
+        best_scores = torch.empty(len(queries), 0)
+        best_rows = torch.empty(len(queries), 0, dtype=torch.int64)
         # One block for all: fresh memory for each costs as much as the product.
         block = torch.empty(min(self._block, len(rows)), self._vectors.dimensions)
         for start in range(0, len(rows), self._block):
             chosen = rows[start : start + self._block]
-            scores = vectors @ self._vectors.take(chosen, block).T
+            scores = queries @ self._vectors.take(chosen, block).T
             values, places = scores.topk(min(top, len(chosen)), dim=1)
             best_scores = torch.cat([best_scores, values], 1)
             best_rows = torch.cat([best_rows, torch.from_numpy(chosen)[places]], 1)
