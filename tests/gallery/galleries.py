@@ -8,6 +8,8 @@ import torch
 from PIL import Image
 
 from andornot.gallery import Gallery
+from andornot.gallery.database import Picture
+from andornot.gallery.writer import as_rows, checksum, open_writer
 from andornot.model import Model, new_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
 
@@ -63,3 +65,21 @@ def touch_later(path: Path) -> None:
     """Another time of change, whatever the clock's resolution."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
+
+
+def grow_without_files(gallery: Gallery, count: int, seed: int = 0) -> None:
+    """Adds pictures that have features and no files, between those of real ones, by the thousand in a moment."""
+    generator = torch.Generator().manual_seed(seed)
+    pictures = torch.rand(60, 3, 28, 28, generator=torch.Generator().manual_seed(0))
+    base = gallery.model.features(pictures)
+    weights = (4 * torch.randn(count, len(base), generator=generator)).softmax(-1)
+    features = weights @ base
+    with open_writer(gallery.folder) as writer:
+        rows = as_rows(features)
+        first = writer.features.append(rows)
+        for row, own in enumerate(rows, first):
+            digest = row.to_bytes(32, "big")
+            path = f"/none/{row % 3}/{row:06}.png"
+            writer.database.put(Picture(writer.new_id(), path, 1, 1, digest, row, row, checksum(own)))
+        writer.commit()
+    gallery.refresh()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -39,18 +39,37 @@ class Where:
     after: str | None = None
     before: str | None = None
 
+    def resolve(self, snapshot: Snapshot) -> "Conditions":
+        """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
+        return Conditions(
+            None if self.folder is None else _whole_folder(snapshot, self.folder),
+            None if self.label is None else _known_label(snapshot, self.label),
+            None if self.after is None else _seconds(self.after),
+            None if self.before is None else _seconds(self.before),
+        )
+
     def mask(self, snapshot: Snapshot) -> np.ndarray:
         """Which positions pass, `(n,)` bool. A folder or label that no picture has is a GalleryError."""
+        conditions = self.resolve(snapshot)
         passing = np.ones(len(snapshot), bool)
-        if self.folder is not None:
-            passing &= _in_folder(snapshot, self.folder)
-        if self.label is not None:
-            passing &= _with_label(snapshot, self.label)
-        if self.after is not None:
-            passing &= snapshot.taken >= _seconds(self.after)
-        if self.before is not None:
-            passing &= snapshot.taken < _seconds(self.before)
+        if conditions.folder is not None:
+            passing &= np.array([is_inside(path, conditions.folder) for path in snapshot.paths], bool)
+        if conditions.label is not None:
+            passing &= np.array([label_of(path) == conditions.label for path in snapshot.paths], bool)
+        if conditions.after is not None:
+            passing &= snapshot.taken >= conditions.after
+        if conditions.before is not None:
+            passing &= snapshot.taken < conditions.before
         return passing
+
+
+class Conditions(NamedTuple):
+    """A filter with the folder's whole path, and times in seconds as `Picture.taken` has them."""
+
+    folder: str | None
+    label: str | None
+    after: int | None
+    before: int | None
 
 
 class Selection:
@@ -71,25 +90,27 @@ class Selection:
         return np.flatnonzero(mask)
 
 
-def _in_folder(snapshot: Snapshot, folder: str) -> np.ndarray:
+def label_of(path: str) -> str:
+    """The name of the folder that a picture lies in."""
+    return os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
+
+
+def _whole_folder(snapshot: Snapshot, folder: str) -> str:
     expanded = os.path.expanduser(folder)  # noqa: PTH111
     bases = [base for known in snapshot.folders for base in (known, os.path.dirname(known))]  # noqa: PTH120
     for base in ("", *bases):
         whole = os.path.abspath(os.path.join(base, expanded))  # noqa: PTH100, PTH118
-        mask = np.array([is_inside(path, whole) for path in snapshot.paths], bool)
-        if mask.any():
-            return mask
+        if any(is_inside(path, whole) for path in snapshot.paths):
+            return whole
     raise GalleryError(f"no picture of the gallery is in {folder}; it has those of {', '.join(snapshot.folders)}")
 
 
-def _with_label(snapshot: Snapshot, label: str) -> np.ndarray:
-    labels = [os.path.basename(os.path.dirname(path)) for path in snapshot.paths]  # noqa: PTH119, PTH120
-    mask = np.array([own == label for own in labels], bool)
-    if not mask.any():
-        nearest = get_close_matches(label, set(labels), n=1)
-        hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that a picture is in"
-        raise GalleryError(f'no picture has the label "{label}"; {hint}')
-    return mask
+def _known_label(snapshot: Snapshot, label: str) -> str:
+    if any(label_of(path) == label for path in snapshot.paths):
+        return label
+    nearest = get_close_matches(label, set(map(label_of, snapshot.paths)), n=1)
+    hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that a picture is in"
+    raise GalleryError(f'no picture has the label "{label}"; {hint}')
 
 
 def _seconds(text: str) -> int:

@@ -1,17 +1,19 @@
 """`Gallery`: a folder of pictures that can be searched with formulas."""
 
+import copy
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, overload
 
-from ..logic import Formula
+from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
+from .browsing import Browser
 from .database import State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
@@ -29,7 +31,7 @@ StrPath = str | os.PathLike[str]
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
 _GROWN: Final = 10
-_OURS: Final = ("gallery.sqlite", "model-", "lock", "derived", "features-")
+_OURS: Final = ("gallery.sqlite", "model-", "lock", "derived", "features-", "identity")
 
 
 class Gallery:
@@ -41,8 +43,9 @@ class Gallery:
 
     def __init__(self, folder: Path, engine: str | MakeEngine = "auto") -> None:
         self.folder = folder
-        self._make_engine = engine_named(engine) if isinstance(engine, str) else engine
+        self._make_engine = _made_by(engine)
         self._models: dict[str, Model] = {}
+        self._may_derive = True
         self.refresh()
 
     @classmethod
@@ -64,7 +67,7 @@ class Gallery:
         Without a model the gallery makes its own, calibrated on the first pictures that are added; `recipe` says how
         (default: `photos`).
         """
-        path = absolute(folder)
+        path, make_engine = absolute(folder), _made_by(engine)
         if database.exists(path):
             raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
         if path.is_dir() and (others := [child.name for child in path.iterdir() if not child.name.startswith(_OURS)]):
@@ -76,12 +79,23 @@ class Gallery:
             name = save_model(path, chosen)
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
-        return cls(path, engine)
+        return cls(path, make_engine)
 
     def refresh(self) -> None:
         """Takes what was committed since."""
         self._snapshot, self._features = read(self.folder)
         self._searcher: Searcher | None = None
+
+    def refreshed(self) -> "Gallery":
+        """Another `Gallery` with what was committed since, for who still reads this one; they share the model.
+
+        Its searches write nothing, not even what makes the next ones faster: a server that follows a gallery must not
+        be in the way of who writes it.
+        """
+        fresh = copy.copy(self)
+        fresh._may_derive = False
+        fresh.refresh()
+        return fresh
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -174,7 +188,7 @@ class Gallery:
         with open_writer(self.folder) as writer:
             writer.calibrate(self.model)
         self.refresh()
-        self.prepare()
+        self._prepare_again()
 
     @classmethod
     def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
@@ -199,16 +213,23 @@ class Gallery:
             summary = index(writer, self.model, scope, progress=progress)
             self._finish(writer, summary)
         self.refresh()
-        self.prepare()
+        self._prepare_again()
         return summary
 
     def prepare(self, score: str = "degrees") -> None:
-        """Makes searches by a score as fast as the engine can; after `add`, `update` and `recalibrate` by degrees."""
+        """Makes searches by a score as fast as the engine can.
+
+        `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
+        """
         _check_score(score)
         self._derive()
         with suppress(LockedError), writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
+
+    def _prepare_again(self) -> None:
+        for score in self._searching.kept_scores:
+            self.prepare(score)
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
         for folder in folders:
@@ -248,6 +269,7 @@ class Gallery:
         where: Where | None = ...,
         include_queries: bool = ...,
         why: bool = ...,
+        pictures: Mapping[str, Representation] | None = ...,
     ) -> list[Hit]: ...
     @overload
     def search(
@@ -261,6 +283,7 @@ class Gallery:
         where: Where | None = ...,
         include_queries: bool = ...,
         why: bool = ...,
+        pictures: Mapping[str, Representation] | None = ...,
     ) -> list[list[Hit]]: ...
     def search(
         self,
@@ -273,13 +296,15 @@ class Gallery:
         where: Where | None = None,
         include_queries: bool = False,
         why: bool = False,
+        pictures: Mapping[str, Representation] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
         A name in a formula is a picture of the gallery, by id, path, end of a path or file name; or else a picture
         file, which is encoded. Pictures that a formula names are no hits of it, unless `include_queries`. `score`:
         "degrees", "cross-entropy" or "containment". `semantics` and `logic` are those of `Formula.evaluate`. `why`
-        gives each hit the features that carried it.
+        gives each hit the features that carried it. `pictures` says what names outside the gallery stand for; then no
+        path is looked at, and a name is an id, a file name or one of these.
         """
         _check_score(score)
         if top < 1:
@@ -287,14 +312,19 @@ class Gallery:
         single = isinstance(formula, str | Formula)
         given: Sequence[str | Formula] = [formula] if isinstance(formula, str | Formula) else formula
         formulas = [one if isinstance(one, Formula) else Formula(one) for one in given]
-        self._derive()
-        asked = Asked(top, score, semantics, logic, where, include_queries, why)
+        if self._may_derive:
+            self._derive()
+        asked = Asked(top, score, semantics, logic, where, include_queries, why, pictures)
         results = self._searching.search(formulas, asked)
         return results[0] if single else results
 
-    def named(self, formula: str | Formula) -> dict[str, Named]:
-        """What each name of a formula stands for."""
-        return self._searching.find(formula if isinstance(formula, Formula) else Formula(formula))
+    def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:
+        """What each name of a formula stands for. `pictures` are the names of pictures outside, as for `search`."""
+        return self._searching.find(formula if isinstance(formula, Formula) else Formula(formula), pictures)
+
+    def browse(self) -> Browser:
+        """The gallery as it is in this snapshot, to look around in; a later `refresh` does not change it."""
+        return self._searching.browse()
 
     @property
     def _searching(self) -> Searcher:
@@ -305,6 +335,10 @@ class Gallery:
             sources = Sources(self.folder, self._snapshot, self._features, model)
             self._searcher = Searcher(sources, self._make_engine)
         return self._searcher
+
+
+def _made_by(engine: str | MakeEngine) -> MakeEngine:
+    return engine_named(engine) if isinstance(engine, str) else engine
 
 
 def _check_score(score: str) -> None:

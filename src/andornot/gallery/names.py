@@ -3,7 +3,7 @@
 import heapq
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -16,7 +16,10 @@ _SHOWN: Final = 3
 
 
 class Named(NamedTuple):
-    """The file that a name stands for, and its position in the gallery; None for one outside."""
+    """The file that a name stands for, and its position in the gallery; None for one outside.
+
+    `path` is the name itself for a picture that was given without a file.
+    """
 
     path: str
     position: int | None
@@ -28,27 +31,39 @@ class Names:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    def find(self, formula: Formula) -> dict[str, Named]:
-        """What each name of the formula stands for, or a FormulaError that points at the one that nobody knows."""
-        return {name: self._find(name, formula) for name in formula.names}
+    def find(self, formula: Formula, given: Collection[str] | None = None) -> dict[str, Named]:
+        """What each name of the formula stands for, or a FormulaError that points at the one that nobody knows.
 
-    def _find(self, name: str, formula: Formula) -> Named:
-        positions = self.positions(name)
+        With `given`, names of pictures that are not in the gallery, a name is an id, a file name or one of these: no
+        path is looked at, and none is told.
+        """
+        return {name: self._find(name, formula, given) for name in formula.names}
+
+    def _find(self, name: str, formula: Formula, given: Collection[str] | None) -> Named:
+        positions = self.positions(name) if given is None else self._without_paths(name)
         if len(positions) == 1:
             return Named(self._snapshot.path(positions[0]), positions[0])
         if positions:
-            paths = [self._snapshot.path(position) for position in positions]
-            shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
-            message = f'"{name}" may be {len(paths)} pictures: {shown}; write more of the path, or the id'
-            raise FormulaError(message, formula.text, parse(formula.text).names[name])
+            raise self._ambiguous(name, positions, formula, with_paths=given is None)
+        if given is not None and name in given:
+            return Named(name, None)
         path = os.path.expanduser(name)  # noqa: PTH111
-        if os.path.isfile(path):  # noqa: PTH113
+        if given is None and os.path.isfile(path):  # noqa: PTH113
             return Named(os.path.abspath(path), None)  # noqa: PTH100
         raise formula.unknown_name(name, self._nearest(name))
 
+    def _ambiguous(self, name: str, positions: list[int], formula: Formula, with_paths: bool) -> FormulaError:
+        if with_paths:
+            found, right = [self._snapshot.path(position) for position in positions], "more of the path, or the id"
+        else:
+            found, right = [str(self._snapshot.ids[position]) for position in positions], "the id"
+        shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+        message = f'"{name}" may be {len(found)} pictures: {shown}; write {right}'
+        return FormulaError(message, formula.text, parse(formula.text).names[name])
+
     def positions(self, name: str) -> list[int]:
         """The pictures that a name may stand for: by id, by path, by the end of a path, whatever fits first."""
-        if name.isascii() and name.isdigit() and len(name) < 19:
+        if _is_id(name):
             return self._by_id.get(int(name), [])
         path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111
         for whole in (path, *(os.path.normpath(os.path.join(folder, name)) for folder in self._snapshot.folders)):  # noqa: PTH118
@@ -59,6 +74,10 @@ class Names:
             return []
         alike = self._by_file_name.get(os.path.basename(name), [])  # noqa: PTH119
         return [position for position in alike if self._snapshot.path(position).endswith(f"{os.sep}{name}")]
+
+    def _without_paths(self, name: str) -> list[int]:
+        """The pictures that a name may stand for, by id or by file name."""
+        return self._by_id.get(int(name), []) if _is_id(name) else self._by_file_name.get(name, [])
 
     @cached_property
     def _by_id(self) -> dict[int, list[int]]:
@@ -75,6 +94,10 @@ class Names:
         """File names that have much in common with a name: a proper comparison with all of a million takes minutes."""
         wanted = _pieces(name)
         return heapq.nlargest(_NEAREST, self._by_file_name, key=lambda known: len(wanted & _pieces(known)))
+
+
+def _is_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 19
 
 
 def _pieces(name: str) -> set[str]:

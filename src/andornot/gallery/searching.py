@@ -1,6 +1,6 @@
 """From formulas to hits, in one state of a gallery."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
+from .browsing import Browser
 from .engines import Engine, MakeEngine
 from .examining import digest_of
 from .filters import Selection, Where
 from .names import Named, Names
-from .vectors import Degrees, Sources, Vectors
+from .vectors import Degrees, Sources, Stored, Vectors
 from .writer import as_rows
 
 _REASONS: Final = 5
@@ -57,6 +58,7 @@ class Asked:
     where: Where | None
     include_queries: bool
     why: bool
+    pictures: Mapping[str, Representation] | None
 
 
 class Searcher:
@@ -68,17 +70,22 @@ class Searcher:
         self._names = Names(sources.snapshot)
         self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
+        self._most: dict[int, tuple[str, ...]] = {}
 
-    def find(self, formula: Formula) -> dict[str, Named]:
+    def find(self, formula: Formula, given: Collection[str] | None = None) -> dict[str, Named]:
         """What each name of a formula stands for."""
-        return self._names.find(formula)
+        return self._names.find(formula, given)
+
+    def browse(self) -> Browser:
+        """The same state, to look around in."""
+        return Browser(self._sources, self.degrees)
 
     def search(self, formulas: Sequence[Formula], asked: Asked) -> list[list[Hit]]:
         """The hits of each formula, all found by one call of the engine."""
-        named = [self.find(formula) for formula in formulas]
+        named = [self.find(formula, asked.pictures) for formula in formulas]
         selection = Selection(self._snapshot, asked.where)
-        if not formulas or not len(selection):
-            return [[] for _ in formulas]
+        if not formulas:
+            return []
         queries = self._evaluate(formulas, named, asked)
         vectors, engine = self._engine(asked.score)
         # The pictures of a formula are left out of its own hits; so more are asked for.
@@ -102,6 +109,11 @@ class Searcher:
             )
         return results
 
+    @property
+    def kept_scores(self) -> list[str]:
+        """Degrees, and those whose vectors are on disk."""
+        return [score for score in SCORES if score == "degrees" or Stored(self._sources, score).is_kept]
+
     def prepare(self, score: str) -> None:
         """Brings the engine of a score up to date. Only for who holds the gallery's lock."""
         self._engine(score)[1].prepare()
@@ -112,14 +124,17 @@ class Searcher:
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
-            vectors = Vectors(self._sources, score, self.degrees)
+            stored = self.degrees if score == "degrees" else Stored(self._sources, score)
+            vectors = Vectors(self._sources, stored)
             self._engines[score] = vectors, self._make_engine(vectors)
         return self._engines[score]
 
     def _evaluate(self, formulas: Sequence[Formula], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
         """The representation of each formula, `(Q, N, M)`; a picture in several of them is looked at once."""
         things = list(dict.fromkeys(thing for names in named for thing in names.values()))
-        representations = dict(zip(things, self._represent(things), strict=True))
+        given = {Named(name, None): picture for name, picture in (asked.pictures or {}).items()}
+        files = [thing for thing in things if thing not in given]
+        representations = {**given, **(dict(zip(files, self._represent(files), strict=True)) if files else {})}
         return Representation.stack(
             [
                 formula.evaluate(
@@ -172,10 +187,11 @@ class Searcher:
         ]
 
     def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[str, ...]]:
-        """The paths of the pictures with the highest degree of each feature."""
+        """The paths of the pictures with the highest degree of each feature, looked for once."""
         best: list[tuple[float, int]]
-        candidates: dict[int, list[tuple[float, int]]] = {int(feature): [] for feature in features}
-        for start in range(0, len(used), _BLOCK):
+        features = np.array([feature for feature in features.tolist() if feature not in self._most], np.int64)
+        candidates: dict[int, list[tuple[float, int]]] = {feature: [] for feature in features.tolist()}
+        for start in range(0, len(used) if len(features) else 0, _BLOCK):
             rows = used[start : start + _BLOCK]
             degrees = self.degrees.of_features(rows, features)
             for column, feature in enumerate(features.tolist()):
@@ -185,10 +201,9 @@ class Searcher:
                 best.sort()
                 del best[_SHOWN_BY:]
         positions = self._snapshot.position_of_row
-        return {
-            feature: tuple(self._snapshot.path(int(positions[row])) for _, row in best)
-            for feature, best in candidates.items()
-        }
+        for feature, best in candidates.items():
+            self._most[feature] = tuple(self._snapshot.path(int(positions[row])) for _, row in best)
+        return self._most
 
 
 def _distance(score: str, value: float) -> float:

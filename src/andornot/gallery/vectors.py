@@ -1,7 +1,8 @@
 """What queries are compared with: a vector for each row of features, for each way to score.
 
-Those of the possession degrees are kept on disk in half precision: one pass over a file instead of the model's head for
-every picture. The file is derived: it may be deleted at any time, and what is missing or damaged in it is computed.
+Those of the possession degrees are kept on disk in half precision, and those of other scores if that was asked for: one
+pass over a file instead of the model's head for every picture. The files are derived: they may be deleted at any time,
+and what is missing or damaged in them is computed.
 """
 
 import json
@@ -24,7 +25,6 @@ from .features import Features
 from .writer import checksum
 
 DERIVED: Final = "derived"
-_DEGREES, _INDEX = "degrees.bin", "degrees.json"
 _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
 _CHUNK: Final = 2048
@@ -51,34 +51,40 @@ class Sources:
 class Vectors:
     """The vectors of all rows for one score: `take(rows)` is `(n, dimensions)` float32."""
 
-    def __init__(self, sources: Sources, score: str, degrees: "Degrees | None" = None) -> None:
-        self.sources, self.score = sources, score
-        self._degrees = degrees if score == "degrees" else None
-        model = sources.model
-        self.dimensions = model.num_features * (1 if score == "degrees" else model.num_values)
+    def __init__(self, sources: Sources, stored: "Stored") -> None:
+        self.sources, self.score = sources, stored.score
+        self.dimensions = stored.dimensions
+        self._stored = stored
 
     def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
         """The vectors of some rows, which ascend; written into `out`, and its first rows returned, if it is given."""
         out = torch.empty(len(rows), self.dimensions) if out is None else out[: len(rows)]
-        stored = self._degrees.covers(rows) if self._degrees is not None else 0
-        if self._degrees is not None and stored:
-            out[:stored] = self._degrees.directions(rows[:stored])
+        stored = self._stored.covers(rows)
+        if stored:
+            out[:stored] = self._stored.read(rows[:stored])
         for start in range(stored, len(rows), _ROWS_AT_ONCE):
             representation = self.sources.represent(rows[start : start + _ROWS_AT_ONCE])
             out[start : start + _ROWS_AT_ONCE] = SCORES[self.score].gallery(representation)
         return out
 
+    def store(self) -> None:
+        """Keeps all on disk, which makes `take` quick. Only for who holds the gallery's lock."""
+        self._stored.extend()
 
-class Degrees:
-    """The file of possession degrees: for each row its direction `(N,)`, and its length behind it, in float16.
+
+class Stored:
+    """The file of the vectors of one score, in float16.
 
     `rows` of them are there; fewer than the gallery has if it grew, none if the file is missing or of another model.
     """
 
-    def __init__(self, sources: Sources) -> None:
-        self._folder, self._sources = sources.folder / DERIVED, sources
-        self._width = sources.model.num_features + 1
-        state = sources.snapshot.state
+    def __init__(self, sources: Sources, score: str) -> None:
+        self.score, self._sources = score, sources
+        model, state = sources.model, sources.snapshot.state
+        self.dimensions = model.num_features * (1 if score == "degrees" else model.num_values)
+        self._width = self.dimensions + self._columns_behind
+        self._folder = sources.folder / DERIVED
+        self._file, self._index_file = self._folder / f"{score}.bin", self._folder / f"{score}.json"
         self._index: dict[str, Any] = {
             "format": _FORMAT,
             "model": state.model_id,
@@ -90,10 +96,21 @@ class Degrees:
         self._damaged = False
         self._map = self._mapped()
 
+    _columns_behind = 0
+
     @property
     def rows(self) -> int:
         """How many rows can be used."""
         return len(self._map)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a file is there, be it outdated."""
+        return self._index_file.exists()
+
+    def read(self, rows: np.ndarray) -> Tensor:
+        """The vectors of some rows that it covers, `(n, dimensions)` float16."""
+        return torch.from_numpy(self._read(rows)[:, : self.dimensions])
 
     def covers(self, rows: np.ndarray) -> int:
         """How many of the rows, which ascend, are there and undamaged."""
@@ -107,20 +124,6 @@ class Degrees:
                 self._checked.add(chunk)
         return count
 
-    def directions(self, rows: np.ndarray) -> Tensor:
-        """Degrees divided by their length, `(n, N)` float16."""
-        return torch.from_numpy(self._read(rows)[:, :-1])
-
-    def of_features(self, rows: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """The possession degrees of some features in some rows, `(n, k)`."""
-        stored = self.covers(rows)
-        block = self._read(rows[:stored])
-        parts = [block[:, features].astype(np.float32) * block[:, -1:].astype(np.float32)]
-        for start in range(stored, len(rows), _ROWS_AT_ONCE):
-            degrees = self._sources.represent(rows[start : start + _ROWS_AT_ONCE]).degrees
-            parts.append(degrees[:, torch.from_numpy(features)].numpy())
-        return np.concatenate(parts)
-
     def extend(self) -> None:
         """Computes what is missing and writes it. Only for who holds the gallery's lock."""
         total = self._sources.snapshot.state.rows
@@ -132,7 +135,7 @@ class Degrees:
         self._folder.mkdir(exist_ok=True)
         # Readers have the file mapped: it may grow, but what is in it changes only by another file in its place.
         appending = bool(self.rows) and not self._damaged
-        start, file = (self.rows, self._folder / _DEGREES) if appending else (0, self._folder / f"{_DEGREES}.partial")
+        start, file = (self.rows, self._file) if appending else (0, self._folder / f"{self._file.name}.partial")
         checksums = list(self._index["checksums"]) if appending else []
         with file.open("rb+" if appending else "wb") as opened:
             opened.seek(start * self._width * 2)
@@ -146,9 +149,9 @@ class Degrees:
                     checksums.append(zlib.crc32(content))
                 opened.write(content)
                 start = end
-        file.replace(self._folder / _DEGREES)
+        file.replace(self._file)
         text = json.dumps({**self._index, "rows": total, "checksums": checksums})
-        write_text(self._folder / _INDEX, text)
+        write_text(self._index_file, text)
         self._checked.clear()
         self._damaged = False
         self._map = self._mapped()
@@ -156,10 +159,12 @@ class Degrees:
     def _computed(self, rows: np.ndarray) -> np.ndarray:
         result = np.empty((len(rows), self._width), np.float16)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
-            degrees = self._sources.represent(rows[start : start + _ROWS_AT_ONCE]).degrees
-            result[start : start + len(degrees), :-1] = torch.nn.functional.normalize(degrees, dim=-1).numpy()
-            result[start : start + len(degrees), -1] = degrees.norm(dim=-1).numpy()
+            representation = self._sources.represent(rows[start : start + _ROWS_AT_ONCE])
+            result[start : start + _ROWS_AT_ONCE] = self._columns(representation).numpy()
         return result
+
+    def _columns(self, representation: Representation) -> Tensor:
+        return SCORES[self.score].gallery(representation)
 
     def _read(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, which ascend: nothing is copied where they follow each other."""
@@ -170,11 +175,11 @@ class Degrees:
         """The rows of the file, as far as it is of this gallery and this model."""
         nothing = np.empty((0, self._width), np.float16)
         with suppress(OSError, ValueError, KeyError, TypeError):
-            index = json.loads((self._folder / _INDEX).read_text(encoding="utf-8"))
+            index = json.loads(self._index_file.read_text(encoding="utf-8"))
             if any(index[key] != self._index[key] for key in ("format", "model", "first_file")):
                 return nothing
             # "c", because torch warns of arrays that it cannot write to; what is written would not reach the file.
-            mapped = np.memmap(self._folder / _DEGREES, np.float16, "c").reshape(-1, self._width)
+            mapped = np.memmap(self._file, np.float16, "c").reshape(-1, self._width)
             rows = int(index["rows"])
             if len(index["checksums"]) == -(-rows // _CHUNK) and len(mapped) >= rows:
                 self._index = index
@@ -185,3 +190,26 @@ class Degrees:
         """Forgets a damaged chunk and all behind it; the next `extend` writes everything anew."""
         self._damaged = True
         self._map = self._map[: chunk * _CHUNK]
+
+
+class Degrees(Stored):
+    """The directions of the possession degrees, and behind each its length."""
+
+    _columns_behind = 1
+
+    def __init__(self, sources: Sources) -> None:
+        super().__init__(sources, "degrees")
+
+    def of_features(self, rows: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The possession degrees of some features in some rows, `(n, k)`."""
+        stored = self.covers(rows)
+        block = self._read(rows[:stored])
+        parts = [block[:, features].astype(np.float32) * block[:, -1:].astype(np.float32)]
+        for start in range(stored, len(rows), _ROWS_AT_ONCE):
+            degrees = self._sources.represent(rows[start : start + _ROWS_AT_ONCE]).degrees
+            parts.append(degrees[:, torch.from_numpy(features)].numpy())
+        return np.concatenate(parts)
+
+    def _columns(self, representation: Representation) -> Tensor:
+        length = representation.degrees.norm(dim=-1, keepdim=True)
+        return torch.cat([super()._columns(representation), length], -1)

@@ -181,7 +181,7 @@ def _written(program: Program, *, roomy: bool) -> str:
 
 def _write_node(node: Node, operands: list[tuple[str, int]], space: str) -> tuple[str, int]:
     if node.op == p.NAME:
-        return _write_name(str(node.value)), _ATOM_LEVEL
+        return write_name(str(node.value)), _ATOM_LEVEL
     if node.op == p.NOT:
         return "~" + _bracketed(operands[0], _NOT_LEVEL), _NOT_LEVEL
     if node.op == p.AT_LEAST:
@@ -204,7 +204,8 @@ def _bracketed(operand: tuple[str, int], level: int) -> str:
     return text if own_level >= level else f"({text})"
 
 
-def _write_name(name: str) -> str:
+def write_name(name: str) -> str:
+    """A name as it stands in a formula: in quotes if it needs them."""
     if parser.is_bare(name):
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')

@@ -88,7 +88,8 @@ def _end_of_bare_name(text: str, start: int) -> int:
     return end
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def tokens(text: str) -> Iterator[Token]:
+    """The pieces of a text, in its order."""
     position = 0
     while position < len(text):
         character = text[position]
@@ -147,7 +148,7 @@ class _Pending(NamedTuple):
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(_tokens(text))
+        self._tokens = list(tokens(text))
         self._next = 0
         self._builder = Builder()
         self._operands: list[int] = []

@@ -1,7 +1,7 @@
 """What finds the nearest pictures: exactly, or with an index that some package brings."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -31,8 +31,31 @@ MakeEngine = Callable[[Vectors], Engine]
 """An engine is made for the vectors of one score, in one state of a gallery."""
 
 
+# Up to here a comparison with every picture takes a moment, and nothing has to be made for it.
+EXACT_UP_TO: Final = 50_000
+
+
+def _faiss(vectors: Vectors) -> Engine:
+    from .faiss import Faiss
+
+    return Faiss(vectors)
+
+
+def _by_size(vectors: Vectors) -> Engine:
+    return Exact(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
+
+
+_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": Exact, "faiss": _faiss}
+
+
 def engine_named(name: str) -> MakeEngine:
-    """The engine that a user calls "auto" or "exact"."""
-    if name in ("auto", "exact"):
-        return Exact
-    raise GalleryError(f'unknown engine "{name}", there are auto and exact')
+    """The engine that a user calls "auto", "exact", "faiss" or "milvus://host:port/collection"."""
+    if name in _ENGINES:
+        return _ENGINES[name]
+    if name.startswith("milvus:"):
+        try:
+            from .milvus import milvus_engine
+        except ModuleNotFoundError as missing:
+            raise GalleryError(f"this engine needs {missing.name}: pip install 'andornot[milvus]'") from None
+        return milvus_engine(name)
+    raise GalleryError(f'unknown engine "{name}", there are auto, exact, faiss and milvus://host:port/collection')

@@ -9,35 +9,51 @@ from torch import Tensor
 from ..filters import Selection
 from ..vectors import Vectors
 
-_BLOCK_BYTES: Final = 2**23
+# Vectors that are multiplied at once stay in the cache; the best are chosen from the scores of many such blocks,
+# because a choice costs much the same for a few as for thousands.
+_BLOCK_BYTES: Final = 2**22
+_BLOCKS_PER_CHOICE: Final = 16
 
 
 class Exact:
-    """All inner products, block by block. Nothing is prepared and nothing kept."""
+    """All inner products, block by block."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
         self._block = max(1, _BLOCK_BYTES // (4 * vectors.dimensions))
 
     def prepare(self) -> None:
-        """Nothing is needed."""
+        """Keeps the vectors on disk, or the model's head has to make them for every search."""
+        self._vectors.store()
 
     def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """As `Engine.search`."""
-        rows = selection.rows
+        return self.search_rows(queries, top, selection.rows)
+
+    def search_rows(self, queries: Tensor, top: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same among some rows, which ascend."""
         top = min(top, len(rows))
+        span = self._block * _BLOCKS_PER_CHOICE
         best_scores = torch.empty(len(queries), 0)
         best_rows = torch.empty(len(queries), 0, dtype=torch.int64)
-        # One block for all: fresh memory for each costs as much as the product.
+        # One memory for all: fresh one for each block costs as much as the product.
         block = torch.empty(min(self._block, len(rows)), self._vectors.dimensions)
-        for start in range(0, len(rows), self._block):
-            chosen = rows[start : start + self._block]
-            scores = queries @ self._vectors.take(chosen, block).T
-            values, places = scores.topk(min(top, len(chosen)), dim=1)
+        scores = torch.empty(len(queries), min(span, len(rows)))
+        for start in range(0, len(rows), span):
+            chosen = rows[start : start + span]
+            for place in range(0, len(chosen), self._block):
+                vectors = self._vectors.take(chosen[place : place + self._block], block)
+                scores[:, place : place + len(vectors)] = queries @ vectors.T
+            values, places = scores[:, : len(chosen)].topk(min(top, len(chosen)), dim=1)
             best_scores = torch.cat([best_scores, values], 1)
             best_rows = torch.cat([best_rows, torch.from_numpy(chosen)[places]], 1)
             if best_scores.shape[1] > top:
                 best_scores, kept = best_scores.topk(top, dim=1)
                 best_rows = best_rows.gather(1, kept)
-        order = np.lexsort((best_rows.numpy(), -best_scores.numpy()))
-        return np.take_along_axis(best_rows.numpy(), order, 1), np.take_along_axis(best_scores.numpy(), order, 1)
+        return best_first(best_rows.numpy(), best_scores.numpy())
+
+
+def best_first(rows: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both `(Q, k)` in order of the scores; of equal ones the lower row is first."""
+    order = np.lexsort((rows, -scores))
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
