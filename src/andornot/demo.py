@@ -155,7 +155,7 @@ def show_gallery(folder: Path) -> None:
     for name, (formula, score) in searches.items():
         file = folder / f"gallery-{name}.png"
         queries = {query: thing.path for query, thing in gallery.named(formula).items()}
-        save_sheet(file, formula, queries, gallery.search(formula, score=score))
+        save_sheet(file, formula, queries, gallery.search(formula, score=score), score)
         print(f"   {formula:<34} {score:<11}  {file}")
     print(f"   {scenes.ATTRIBUTION}\n")
     command = ["search", searches["or"].formula, "--gallery", str(folder / "gallery")]

@@ -67,7 +67,7 @@ def search(options: Namespace) -> str:
         from .sheet import save_sheet
 
         queries = {name: thing.path for name, thing in gallery.named(options.formula).items()}
-        save_sheet(options.sheet, options.formula, queries, hits)
+        save_sheet(options.sheet, options.formula, queries, hits, options.score)
     if options.json:
         return json.dumps({"formula": options.formula, "score": options.score, "hits": [asdict(hit) for hit in hits]})
     return "\n".join(line for hit in hits for line in _lines(hit)) or "nothing was found"

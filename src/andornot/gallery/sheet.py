@@ -25,8 +25,8 @@ _FORMATS: Final = (".png", ".jpg", ".jpeg", ".webp")
 Tile = tuple[str, str, str]  # the path of a picture, and the two lines under it
 
 
-def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit]) -> Image.Image:
-    """The sheet of one search; `queries` are the paths of the pictures in the formula, by name."""
+def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit], score: str) -> Image.Image:
+    """The sheet of one search by a score; `queries` are the paths of the pictures in the formula, by name."""
     asked = [(path, _short(name), "") for name, path in queries.items()]
     found = [(hit.path, _short(os.path.basename(hit.path)), f"#{hit.id}  {hit.distance:.3f}") for hit in hits]  # noqa: PTH119
     title = textwrap.wrap(printable(formula), 100) or [""]
@@ -39,14 +39,14 @@ def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit]) ->
         draw.text((_GAP, _GAP + number * (_LINE + 6)), line, _INK, _font(18))
     top = _draw_tiles(sheet, asked, heading)
     draw.line((_GAP, top, width - _GAP, top), _FAINT)
-    draw.text((_GAP, top + 6), "from near to far" if hits else "nothing was found", _FAINT, _font(13))
+    draw.text((_GAP, top + 6), f"from near to far, by {score}" if hits else "nothing was found", _FAINT, _font(13))
     _draw_tiles(sheet, found, top + _LINE + _GAP)
     return sheet
 
 
-def save_sheet(path: Path, formula: str, queries: Mapping[str, str], hits: Sequence[Hit]) -> None:
+def save_sheet(path: Path, formula: str, queries: Mapping[str, str], hits: Sequence[Hit], score: str) -> None:
     """Draws the sheet and saves it; the ending of the name says in which format."""
-    draw_sheet(formula, queries, hits).save(path)
+    draw_sheet(formula, queries, hits, score).save(path)
 
 
 def check_format(path: Path) -> None:
