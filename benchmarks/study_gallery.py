@@ -1,6 +1,6 @@
 """What formulas find in a gallery of labelled photographs: rates of the labels among the hits, and sheets to look at.
 
-    python benchmarks/study_gallery.py /data/VOCdevkit/VOC2007 --gallery g/ --sheets sheets/
+    python benchmarks/study_gallery.py /data/VOCdevkit --gallery g/ --sheets sheets/
 
 The gallery is made if it is not there. Pictures of formulas are drawn among those that show one thing, or just two.
 """
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from andornot import Gallery
+from andornot.data import open_images
 from andornot.gallery.sheet import save_sheet
 
 _TOP = 10
+_SHEETS = 3
 
 
 class Kind(NamedTuple):
@@ -53,15 +55,19 @@ WANTED: dict[str, Callable[[set[str], str, str], bool]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("voc", type=Path, help="a year's folder of VOC, with JPEGImages and Annotations")
+    parser.add_argument("voc", type=Path, help="the VOCdevkit folder, with VOC2007 in it")
     parser.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
     parser.add_argument("--draws", type=int, default=200, help="how many formulas of each kind (default: 200)")
-    parser.add_argument("--sheets", type=Path, help="folder for a sheet of the first draw of each kind")
+    parser.add_argument("--sheets", type=Path, help="folder for sheets of the first draws of each kind")
     options = parser.parse_args()
     gallery = Gallery.open(options.gallery) if options.gallery.exists() else Gallery.create(options.gallery)
-    gallery.add(options.voc / "JPEGImages")
-    labels = {file.stem: labels_of(file) for file in (options.voc / "Annotations").iterdir()}
-    labels = {Path(path).stem: labels[Path(path).stem] for path in gallery.paths}
+    gallery.add(options.voc / "VOC2007" / "JPEGImages")
+    images = open_images(f"voc:{options.voc}?years=2007")
+    assert images.labels is not None
+    labels = {
+        Path(name).stem: {images.class_names[place] for place in shown.nonzero().flatten().tolist()}
+        for name, shown in zip(images.names, images.labels, strict=True)
+    }
     showing: dict[frozenset[str], list[str]] = defaultdict(list)
     for name, things in labels.items():
         showing[frozenset(things)].append(name)
@@ -75,11 +81,6 @@ def main() -> None:
         print(
             f"  {formula:<24} {wanted:<14} {rate:.2f}   chance {chance * _TOP / len(hits[formula]) / len(labels):.2f}"
         )
-
-
-def labels_of(annotation: Path) -> set[str]:
-    """The classes of all objects of a picture, the difficult ones too."""
-    return set(re.findall(r"<object>\s*<name>(\w+)", annotation.read_text(encoding="utf-8")))
 
 
 def search(
@@ -104,11 +105,12 @@ def search(
         text = re.sub(r"\b(ab?2?|a3|b2?)\b", lambda name: f"{pictures[name[0]]}.jpg", formula)  # noqa: B023
         found = gallery.search(text, _TOP)
         results += [(labels[Path(hit.path).stem], a, b) for hit in found]
-        if options.sheets is not None and not draw:
+        if options.sheets is not None and draw < _SHEETS:
             options.sheets.mkdir(parents=True, exist_ok=True)
             title = f"{formula}: a = {a}, b = {b}"
             named = {name: thing.path for name, thing in gallery.named(text).items()}
-            save_sheet(options.sheets / f"{re.sub(r'[^a-z0-9]+', '-', formula)}.png", title, named, found, "degrees")
+            file = f"{re.sub(r'[^a-z0-9]+', '-', formula.replace('~', 'not '))}-{draw}.png"
+            save_sheet(options.sheets / file, title, named, found, "degrees")
     return results
 
 
