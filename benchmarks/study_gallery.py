@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from andornot import Gallery
 from andornot.data import open_images
 from andornot.gallery.sheet import save_sheet
@@ -76,11 +78,10 @@ def main() -> None:
     for formula in dict.fromkeys(kind.formula for kind in KINDS):
         hits[formula] = search(gallery, formula, showing, labels, options)
     for formula, wanted in KINDS:
-        rate = sum(WANTED[wanted](*hit) for hit in hits[formula]) / len(hits[formula])
-        chance = sum(WANTED[wanted](labels[name], a, b) for _, a, b in hits[formula][::_TOP] for name in labels)
-        print(
-            f"  {formula:<24} {wanted:<14} {rate:.2f}   chance {chance * _TOP / len(hits[formula]) / len(labels):.2f}"
-        )
+        right = np.array([WANTED[wanted](*hit) for hit in hits[formula]]).reshape(options.draws, _TOP).mean(1)
+        error = 1.96 * right.std(ddof=1) / options.draws**0.5
+        chance = np.mean([WANTED[wanted](labels[name], a, b) for _, a, b in hits[formula][::_TOP] for name in labels])
+        print(f"  {formula:<24} {wanted:<14} {right.mean():.2f} ± {error:.2f}   chance {chance:.2f}")
 
 
 def search(

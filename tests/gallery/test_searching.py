@@ -408,3 +408,13 @@ def test_another_engine_can_be_given(gallery):
 
 def test_gallery_is_a_public_name():
     assert aon.Gallery is Gallery
+
+
+@pytest.mark.parametrize("columns", [1, 255, 257, 5000, 5120])
+@pytest.mark.parametrize("top", [1, 3, 9, 200])
+def test_the_largest_are_those_of_topk(columns, top):
+    scores = torch.randn(5, columns, generator=torch.Generator().manual_seed(columns))
+    values, places = exact.largest(scores, min(top, columns))
+    expected, _ = scores.topk(min(top, columns), dim=1)
+    assert torch.equal(values, expected)
+    assert torch.equal(scores.gather(1, places), values)
