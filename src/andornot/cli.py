@@ -49,6 +49,7 @@ def _exit_code(error: Exception) -> int | None:
     from .ssl.checkpoint import CheckpointError
     from .ssl.recipe import RecipeError
     from .ssl.training import Stopped, TrainingError
+    from .web.errors import ServeError
 
     if isinstance(error, Stopped):
         return 130
@@ -61,6 +62,7 @@ def _exit_code(error: Exception) -> int | None:
         ModelError,
         PretrainingError,
         RecipeError,
+        ServeError,
         TrainingError,
     )
     # Backbones name the package to install, or the known names, in ImportErrors and ValueErrors of their own.
@@ -96,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_reproduce(commands)
     _add_index(commands)
     _add_search(commands)
+    _add_serve(commands)
     return parser
 
 
@@ -261,9 +264,30 @@ def _add_search(commands: Any) -> None:
     search.set_defaults(run=_search)
 
 
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="open a gallery as a page in the browser",
+        description="Serves a page to search a gallery by clicking, and the same as an HTTP API, until Ctrl-C.\n"
+        "Only this machine can reach it, unless --host says so; then the printed address has a token in it.",
+        epilog="examples: andornot serve --gallery g/ --open\n          andornot serve --gallery g/ --host 0.0.0.0",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    serve.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen at (default: 8008, or the next that is free)")
+    serve.add_argument("--no-auth", action="store_true", help="no token: whoever reaches the address may look")
+    serve.add_argument("--open", action="store_true", help="open the page in the browser")
+    _add_engine(serve)
+    serve.set_defaults(run=_serve)
+
+
 def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--engine", default="auto", metavar="ENGINE", help="what finds the pictures: auto or exact (default: auto)"
+        "--engine",
+        default="auto",
+        metavar="ENGINE",
+        help="what finds the pictures: auto, exact, faiss or milvus://host:port/collection (default: auto)",
     )
 
 
@@ -346,6 +370,12 @@ def _search(options: argparse.Namespace) -> None:
     from .gallery.commands import search
 
     print(search(options))
+
+
+def _serve(options: argparse.Namespace) -> None:
+    from .web.serve import serve
+
+    serve(options)
 
 
 def _print_outcome(options: argparse.Namespace, outcome: Any) -> None:

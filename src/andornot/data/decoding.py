@@ -48,6 +48,7 @@ _UPRIGHT: Final = {
     7: Transpose.TRANSVERSE,
     8: Transpose.ROTATE_90,
 }
+_ON_ITS_SIDE: Final = (Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90)
 
 
 def decode(
@@ -76,6 +77,16 @@ def decode(
             return plain(image, channels)
     except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
         raise BrokenImageError(label, _reason(error, max_pixels)) from error
+
+
+def measure(source: str | os.PathLike[str] | bytes) -> tuple[int, int]:
+    """Width and height of a picture as it stands upright; of its pixels nothing is decoded."""
+    label = "<bytes>" if isinstance(source, bytes) else os.fspath(source)
+    try:
+        with quiet_pillow(), _opened(source) as file, Image.open(file, formats=_formats()) as image:
+            return image.size if _turn(image) not in _ON_ITS_SIDE else (image.height, image.width)
+    except Exception as error:  # as in decode
+        raise BrokenImageError(label, _reason(error, MAX_PIXELS)) from error
 
 
 def plain(image: Image.Image, channels: int = 3) -> Image.Image:
@@ -192,11 +203,15 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 def _upright(image: Image.Image, original: Image.Image) -> Image.Image:
     """The picture turned as the camera noted it in the original's EXIF data."""
-    try:
-        turn = _UPRIGHT.get(original.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a damaged note does not make the picture unreadable
-        turn = None
+    turn = _turn(original)
     return image if turn is None else image.transpose(turn)
+
+
+def _turn(image: Image.Image) -> Transpose | None:
+    try:
+        return _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
+    except Exception:  # a damaged note does not make the picture unreadable
+        return None
 
 
 def _reason(error: Exception, max_pixels: int) -> str:

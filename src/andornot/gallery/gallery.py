@@ -222,7 +222,7 @@ class Gallery:
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
         _check_score(score)
-        self._derive()
+        self.derive()
         with suppress(LockedError), writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
@@ -247,8 +247,8 @@ class Gallery:
             writer.calibrate(self.model)
         writer.compact()
 
-    def _derive(self) -> None:
-        """Writes what is derived, if this process may; all works without, but slower."""
+    def derive(self) -> None:
+        """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
         degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
         if degrees is None or degrees.rows >= self._snapshot.state.rows:
             return
@@ -313,7 +313,7 @@ class Gallery:
         given: Sequence[str | Formula] = [formula] if isinstance(formula, str | Formula) else formula
         formulas = [one if isinstance(one, Formula) else Formula(one) for one in given]
         if self._may_derive:
-            self._derive()
+            self.derive()
         asked = Asked(top, score, semantics, logic, where, include_queries, why, pictures)
         results = self._searching.search(formulas, asked)
         return results[0] if single else results

@@ -1,0 +1,333 @@
+"""The vectors of a gallery in a Milvus server, which finds the nearest.
+
+The gallery's folder stays the ledger: a collection can be dropped at any time, and the next `index` fills it again. It
+holds each picture's id, what filters look at, the vector of one score, and a stamp that changes with any of these; by
+the stamps a collection is compared with the gallery. An alias of the collection says which state it holds completely.
+"""
+
+import json
+import os
+import secrets
+import shlex
+import warnings
+from functools import cached_property, partial
+from hashlib import blake2b
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+from pymilvus import DataType, MilvusClient  # type: ignore[import-untyped]
+from torch import Tensor
+from tqdm import tqdm
+
+from ...ssl.checkpoint import write_text
+from ..errors import GalleryError
+from ..filters import Conditions, Selection, label_of
+from ..vectors import Vectors
+from .exact import Exact
+from .milvus_connection import Address, Connection
+from .milvus_space import Space
+
+IDENTITY: Final = "identity"
+_FORMAT: Final = 1
+# Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
+_FLAT_AT_MOST: Final = 100_000
+HNSW: Final = {"M": 16, "efConstruction": 200}
+_EF: Final = 400
+
+# More than asked for, because Milvus rounds in another order than we do.
+SPARE: Final = 16
+_BATCH_ROWS, _BATCH_BYTES = 1000, 2**23
+# Limits of Milvus.
+_LARGEST_TOP: Final = 16_384
+_MOST_DIMENSIONS: Final = 32_768
+_LONGEST_TEXT: Final = 65_535
+
+
+def milvus_engine(address: str) -> "partial[Milvus]":
+    """What makes engines that keep their vectors at this address."""
+    return partial(Milvus, Address.parse(address))
+
+
+class Milvus:
+    """A collection for the vectors of one score. Candidates are scored again, so that scores are those of `Exact`."""
+
+    def __init__(self, address: Address, vectors: Vectors) -> None:
+        self._address, self._vectors = address, vectors
+        self._snapshot = vectors.sources.snapshot
+        self._server = Connection(address)
+        ending = "" if vectors.score == "degrees" else f"_{vectors.score.replace('-', '_')}"
+        self._name = f"{address.collection}{ending}"
+        self._is_checked = False
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """As `Engine.search`. What Milvus cannot give, as few pass or very many are asked for, is compared here."""
+        where = selection.where
+        expression = "" if where is None else _expression(where.resolve(self._snapshot))
+        self._check()
+        top = min(top, len(self._snapshot))
+        asked = top + SPARE
+        while top > 0 and asked <= _LARGEST_TOP:
+            answers = self._ask(queries, asked, expression)
+            found = [self._rows(ids) for ids in answers]
+            if all(len(rows) >= top for rows in found):
+                return self._ranked(queries, found, top)
+            if min(map(len, answers)) < asked:
+                break
+            asked *= 2  # many of them are not in the gallery any more
+        return Exact(self._vectors).search(queries, top, selection)
+
+    def _check(self) -> None:
+        """Before the first search: whether the collection is ours and complete, and can be searched."""
+        if self._is_checked:
+            return
+        held = self._describe()
+        if held is None:
+            raise GalleryError(f"there is no collection {self._name} in {self._address}: {self._command} fills it")
+        if held["description"] != self._description:
+            raise GalleryError(f"{self._name} in {self._address} is of another model: {self._command} fills it anew")
+        if self._alias not in held["aliases"]:
+            warnings.warn(
+                f"{self._name} in {self._address} does not hold the gallery as it is now: {self._command} completes it",
+                stacklevel=2,
+            )
+        self._server.call("load_collection", self._name)
+        self._is_checked = True
+
+    def _ask(self, queries: Tensor, count: int, expression: str) -> list[list[int]]:
+        """The ids that Milvus finds for each query, best first."""
+        points = self._space.queries(queries).numpy()
+        found: list[list[int]] = []
+        for part in np.array_split(points, -(-points.nbytes // _BATCH_BYTES)):
+            hits = self._server.call(
+                "search",
+                self._name,
+                list(part),
+                filter=expression,
+                limit=count,
+                search_params={"params": {"ef": max(self._address.ef or _EF, count)}},
+                consistency_level="Strong",
+            )
+            found += [[hit["id"] for hit in of_query] for of_query in hits]
+        return found
+
+    def _rows(self, ids: list[int]) -> np.ndarray:
+        """The rows of those ids that the gallery has."""
+        known = self._snapshot.ids
+        positions = np.searchsorted(known, ids)
+        is_there = known[np.minimum(positions, len(known) - 1)] == ids
+        return np.asarray(self._snapshot.rows[positions[is_there]])
+
+    def _ranked(self, queries: Tensor, found: list[np.ndarray], top: int) -> tuple[np.ndarray, np.ndarray]:
+        best_rows, best_scores = np.empty((len(found), top), np.int64), np.empty((len(found), top), np.float32)
+        for number, candidates in enumerate(found):
+            rows = np.sort(candidates)
+            scores = (self._vectors.take(rows) @ queries[number]).numpy()
+            best = np.lexsort((rows, -scores))[:top]
+            best_rows[number], best_scores[number] = rows[best], scores[best]
+        return best_rows, best_scores
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """As `Engine.prepare`: afterwards the collection holds what the gallery does. Stopped, the next one goes on."""
+        self._identify()
+        held = self._describe()
+        if held is not None and held["description"] != self._description:
+            self._forget_states(held)
+            self._server.call("drop_collection", self._name)
+            held = None
+        if held is None:
+            self._create()
+        else:
+            self._adapt_index()
+            if self._alias in held["aliases"]:
+                return
+            self._forget_states(held)
+        self._synchronise()
+        self._server.call("flush", self._name)
+        self._server.call("create_alias", self._name, self._alias)
+
+    def _synchronise(self) -> None:
+        """Deletes what is gone, and writes what is new or changed."""
+        there = self._stamps_there()
+        stamps = [self._stamp(position) for position in range(len(self._snapshot))]
+        ids = self._snapshot.ids.tolist()
+        gone = list(there.keys() - set(ids))
+        for start in range(0, len(gone), _BATCH_ROWS):
+            self._server.call("delete", self._name, ids=gone[start : start + _BATCH_ROWS])
+        missing = np.array([there.get(one) != stamp for one, stamp in zip(ids, stamps, strict=True)], bool)
+        positions = self._snapshot.position_of_row[np.sort(self._snapshot.rows[missing])]
+        batch = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (4 * self._space.dimensions)))
+        with tqdm(total=len(positions), desc="to Milvus", unit=" pictures", delay=1, disable=None) as bar:
+            for start in range(0, len(positions), batch):
+                chosen = positions[start : start + batch]
+                points = self._space.gallery(self._vectors.take(self._snapshot.rows[chosen])).numpy()
+                records = [
+                    {"id": ids[position], "stamp": stamps[position], **self._metadata(position), "vector": point}
+                    for position, point in zip(chosen.tolist(), points, strict=True)
+                ]
+                self._server.call("upsert", self._name, records)
+                bar.update(len(chosen))
+
+    def _stamps_there(self) -> dict[int, int]:
+        """The stamp of each id in the collection."""
+        end = self._snapshot.state.next_id
+        self._server.call("load_collection", self._name)
+        self._server.call("delete", self._name, filter=f"id < 1 or id >= {end}")
+        stamps: dict[int, int] = {}
+        # Ranges of ids, and not the iterator of pymilvus: each is a request of its own, which can be repeated.
+        for start in range(1, end, _LARGEST_TOP):
+            found = self._server.call(
+                "query",
+                self._name,
+                filter=f"id >= {start} and id < {start + _LARGEST_TOP}",
+                output_fields=["id", "stamp"],
+                limit=_LARGEST_TOP,
+                consistency_level="Strong",
+            )
+            stamps |= {record["id"]: record["stamp"] for record in found}
+        return stamps
+
+    def _metadata(self, position: int) -> dict[str, Any]:
+        """What filters look at."""
+        path = self._snapshot.path(position)
+        return {
+            "path": _ascii(path),
+            "label": _ascii(label_of(path)),
+            "taken": int(self._snapshot.taken[position]),
+        }
+
+    def _stamp(self, position: int) -> int:
+        """A number that changes with the picture's features and metadata."""
+        content = f"{self._snapshot.features_crc(position)} {self._metadata(position)}"
+        return int.from_bytes(blake2b(content.encode(), digest_size=8).digest(), "big", signed=True)
+
+    @cached_property
+    def _alias(self) -> str:
+        """The name of the collection when it holds just this state of the gallery."""
+        state = blake2b(self._snapshot.ids.tobytes() + self._snapshot.taken.tobytes(), digest_size=8)
+        state.update(np.array([self._snapshot.features_crc(n) for n in range(len(self._snapshot))], np.int64).tobytes())
+        state.update(os.fsencode("\0".join(self._snapshot.paths)))
+        return f"{self._name}_holds_{state.hexdigest()}"
+
+    def _forget_states(self, held: dict[str, Any]) -> None:
+        for alias in held["aliases"]:
+            if alias.startswith(f"{self._name}_holds_"):
+                self._server.call("drop_alias", alias)
+
+    # --- the collection ---------------------------------------------------------------------------------------------
+
+    def _describe(self) -> dict[str, Any] | None:
+        """What is known of the collection, None if there is none. Somebody else's is a GalleryError."""
+        if not self._server.call("has_collection", self._name):
+            return None
+        held: dict[str, Any] = self._server.call("describe_collection", self._name)
+        try:
+            held["description"] = json.loads(held["description"])
+            owner = held["description"]["gallery"], held["description"]["score"]
+        except (ValueError, KeyError, TypeError):
+            raise GalleryError(
+                f"{self._name} in {self._address} was not made by andornot: choose another name for the collection"
+            ) from None
+        if owner != (self._description["gallery"], self._description["score"]):
+            raise GalleryError(
+                f"{self._name} in {self._address} holds {owner[1]} of another gallery: choose another name for the "
+                "collection, or drop it"
+            )
+        return held
+
+    @property
+    def _description(self) -> dict[str, Any]:
+        """What the collection is said to be: whose it is, and what its vectors depend on besides the pictures."""
+        file = self._vectors.sources.folder / IDENTITY
+        return {
+            "gallery": file.read_text(encoding="utf-8") if file.exists() else "",
+            "score": self._vectors.score,
+            "model": self._snapshot.state.model_id,
+            "format": _FORMAT,
+        }
+
+    def _identify(self) -> None:
+        """Gives the gallery a name that no other has, and that stays when it is moved."""
+        file = self._vectors.sources.folder / IDENTITY
+        if not file.exists():
+            write_text(file, secrets.token_hex(16))
+
+    def _create(self) -> None:
+        if self._space.dimensions > _MOST_DIMENSIONS:
+            raise GalleryError(
+                f"{self._vectors.score} has {self._space.dimensions:,} numbers a picture, and Milvus takes "
+                f"{_MOST_DIMENSIONS:,}: search by degrees, or with another engine"
+            )
+        schema = MilvusClient.create_schema(
+            auto_id=False, enable_dynamic_field=False, description=json.dumps(self._description)
+        )
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("stamp", DataType.INT64)
+        schema.add_field("path", DataType.VARCHAR, max_length=_LONGEST_TEXT)
+        schema.add_field("label", DataType.VARCHAR, max_length=_LONGEST_TEXT)
+        schema.add_field("taken", DataType.INT64)
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self._space.dimensions)
+        self._server.call("create_collection", self._name, schema=schema, index_params=self._index)
+
+    def _adapt_index(self) -> None:
+        """Another kind of index, if the address asks for it, or the gallery has grown."""
+        now = self._server.call("describe_index", self._name, "vector")
+        if now is not None and now["index_type"] == self._kind:
+            return
+        self._server.call("release_collection", self._name)
+        if now is not None:
+            self._server.call("drop_index", self._name, "vector")
+        # Not waited for: until it is made, searches are only slower.
+        self._server.call("create_index", self._name, self._index, sync=False)
+
+    @property
+    def _kind(self) -> str:
+        return self._address.index or ("FLAT" if len(self._snapshot) <= _FLAT_AT_MOST else "HNSW")
+
+    @property
+    def _index(self) -> Any:
+        parameters = MilvusClient.prepare_index_params()
+        parameters.add_index(
+            "vector",
+            index_type=self._kind,
+            metric_type=self._space.metric,
+            params=HNSW if self._kind == "HNSW" else {},
+        )
+        return parameters
+
+    @cached_property
+    def _space(self) -> Space:
+        model = self._vectors.sources.model
+        return Space.of(self._vectors.score, model.num_features, model.num_values)
+
+    @property
+    def _command(self) -> str:
+        """What brings the collection up to date."""
+        score = "" if self._vectors.score == "degrees" else f" --score {self._vectors.score}"
+        folder = shlex.quote(str(self._vectors.sources.folder))
+        return f"andornot index --gallery {folder} --engine {self._address}{score}"
+
+
+def _expression(conditions: Conditions) -> str:
+    """A filter in the language of Milvus."""
+    parts = []
+    if conditions.folder is not None:
+        folder = _ascii(conditions.folder).rstrip("/")
+        # A path in the folder begins with its name and a slash, and the character after the slash is 0.
+        parts.append(f'(path == "{folder}" or (path >= "{folder}/" and path < "{folder}0"))')
+    if conditions.label is not None:
+        parts.append(f'label == "{_ascii(conditions.label)}"')
+    if conditions.after is not None:
+        parts.append(f"taken >= {conditions.after}")
+    if conditions.before is not None:
+        parts.append(f"taken < {conditions.before}")
+    return " and ".join(parts)
+
+
+def _ascii(text: str) -> str:
+    """A path as it is stored: names of files need not be text, and Milvus has an opinion on quotes and backslashes."""
+    return quote(os.fsencode(text))

@@ -1,0 +1,247 @@
+"""What the API answers, as the OpenAPI schema shows it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Cameras know no time zone, so that this is none of the formats that JSON schema has for times.
+Time = Annotated[str, Field(description="as the clock on the wall showed it: 2024-05-31T18:00:00")]
+
+
+class FailureDetail(BaseModel):
+    """What is wrong. `position` and `length` are there for formulas, in characters (code points) of the formula."""
+
+    message: str
+    position: int = Field(default=0, ge=0)
+    length: int = Field(default=0, ge=0)
+
+
+class Failure(BaseModel):
+    """The answer to a request that went wrong."""
+
+    error: FailureDetail
+
+
+class LabelCount(BaseModel):
+    """A label, which is the name of a folder, and how many pictures are in it."""
+
+    label: str
+    pictures: int
+
+
+class Period(BaseModel):
+    """From the first to the last."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: Time = Field(validation_alias="from", serialization_alias="from")
+    to: Time
+
+
+class GalleryAnswer(BaseModel):
+    """The gallery as a whole. `state` is a text that is another one whenever the gallery has changed."""
+
+    name: str
+    pictures: int
+    broken: int
+    features: int
+    values: int
+    scores: list[str]
+    logics: list[str]
+    labels: list[LabelCount]
+    taken: Period | None
+    version: str
+    state: str
+
+
+class PictureName(BaseModel):
+    """A picture of the gallery; `name` is its file's own name, `term` how it is written in a formula."""
+
+    id: int
+    name: str
+    term: str
+
+
+class Picture(PictureName):
+    """A picture with its label and when it was taken."""
+
+    label: str
+    taken: Time
+
+
+class PicturesAnswer(BaseModel):
+    """A part of the gallery: `total` pictures pass the filter, and these are those from `offset` on."""
+
+    total: int
+    offset: int
+    pictures: list[Picture]
+
+
+class FeatureDegree(BaseModel):
+    """The possession degree of a feature, and the pictures that show it most."""
+
+    feature: int
+    degree: float
+    shown_by: list[PictureName]
+
+
+class PictureAnswer(Picture):
+    """One picture. `features` are those it has most of, compared with the gallery's average."""
+
+    width: int | None
+    height: int | None
+    features: list[FeatureDegree]
+
+
+class FormulaName(BaseModel):
+    """A mention of a picture in a formula: `id` for one of the gallery, `upload` for an uploaded one."""
+
+    name: str
+    start: int
+    end: int
+    id: int | None
+    upload: str | None
+    file: str
+
+
+class NameNode(FormulaName):
+    """A picture, as a leaf of the tree of a formula."""
+
+    op: Literal["name"] = "name"
+
+
+class NotNode(BaseModel):
+    """The opposite of `item`."""
+
+    op: Literal["not"] = "not"
+    item: "Node"
+
+
+class ListNode(BaseModel):
+    """OR or AND of all items, or the first item without the second."""
+
+    op: Literal["or", "and", "minus"]
+    items: list["Node"]
+
+
+class AtLeastNode(BaseModel):
+    """What at least `k` of the items have."""
+
+    op: Literal["at_least"] = "at_least"
+    k: int
+    items: list["Node"]
+
+
+Node = NameNode | NotNode | ListNode | AtLeastNode
+
+
+class FormulaAnswer(BaseModel):
+    """A formula: every mention of a name in the order of the text, and the tree."""
+
+    formula: str
+    names: list[FormulaName]
+    tree: Node
+
+
+class Reason(BaseModel):
+    """A feature that carried a match, what it gave to the score, and the pictures that show it most."""
+
+    feature: int
+    contribution: float
+    shown_by: list[PictureName]
+
+
+class Hit(PictureName):
+    """A picture that was found. Smaller distances are nearer. `why` is empty unless it was asked for."""
+
+    label: str
+    distance: float
+    why: list[Reason]
+
+
+class SearchAnswer(BaseModel):
+    """The hits of a formula from near to far; `total` pictures were searched."""
+
+    formula: str
+    names: list[FormulaName]
+    total: int
+    hits: list[Hit]
+    seconds: float
+
+
+class Feature(BaseModel):
+    """A feature: mean and standard deviation of its degrees, and the pictures that show it most."""
+
+    feature: int
+    mean: float
+    spread: float
+    pictures: list[PictureName]
+
+
+class FeaturesAnswer(BaseModel):
+    """Some of the features."""
+
+    total: int
+    features: list[Feature]
+
+
+class Bin(BaseModel):
+    """How many pictures have a degree in a range."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: float = Field(validation_alias="from", serialization_alias="from")
+    to: float
+    pictures: int
+
+
+class PictureDegree(PictureName):
+    """A picture, and its degree of a feature."""
+
+    degree: float
+
+
+class FeatureAnswer(BaseModel):
+    """One feature: the distribution of its degrees, and the pictures with the highest."""
+
+    feature: int
+    mean: float
+    spread: float
+    histogram: list[Bin]
+    pictures: list[PictureDegree]
+
+
+class Compared(BaseModel):
+    """One of two pictures that are compared."""
+
+    id: int | None
+    upload: str | None
+    name: str
+
+
+Operation = Literal["a", "b", "or", "and", "not_a", "not_b", "a_minus_b", "b_minus_a"]
+
+
+class CompareAnswer(BaseModel):
+    """Two pictures and what is computed of them, in the features with the most to see.
+
+    `degrees` has a number for each of `features`, `distributions` the probabilities of its truth values, `shown_by`
+    the pictures that show it most.
+    """
+
+    a: Compared
+    b: Compared
+    features: list[int]
+    shown_by: list[list[PictureName]]
+    degrees: dict[Operation, list[float]]
+    distributions: dict[Operation, list[list[float]]]
+    distance: float
+
+
+class UploadAnswer(BaseModel):
+    """An uploaded picture. `upload` is its name in formulas, until it was not used for an hour."""
+
+    upload: str
+    name: str
+    width: int
+    height: int

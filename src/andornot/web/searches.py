@@ -1,0 +1,130 @@
+"""Searches of many askers: those that wait and ask in the same manner are answered by one call of the gallery."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..gallery import GalleryError, Hit, Where
+from ..logic import Formula, FormulaError
+from .answers import FormulaName, SearchAnswer
+from .formulas import check_work, names, read
+from .lanes import Lane
+from .live import Live, Served
+from .problems import BusyError, RequestError
+from .telling import tell_hits
+from .uploads import Uploads
+
+_TOGETHER: Final = 32
+_WAITING: Final = 128
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to search: what `Gallery.search` takes beside the formula."""
+
+    top: int
+    score: str = "degrees"
+    semantics: str = "exact"
+    logic: str = "godel"
+    where: Where = field(default_factory=Where)
+    include_queries: bool = False
+    why: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """The hits of a search, and what is told of them."""
+
+    hits: list[Hit]
+    answer: SearchAnswer
+
+
+@dataclass(eq=False)
+class _Question:
+    formula: str
+    manner: Manner
+    answer: asyncio.Future[Found]
+
+
+class Searches:
+    """Makes one call of the gallery after the other: within one, all threads of torch work anyway."""
+
+    def __init__(self, live: Live, uploads: Uploads, lane: Lane) -> None:
+        self._live, self._uploads, self._lane = live, uploads, lane
+        self._waiting: list[_Question] = []
+        self._work: asyncio.Task[None] | None = None
+
+    async def ask(self, formula: str, manner: Manner) -> Found:
+        """What is found, or the error of this formula alone."""
+        if len(self._waiting) >= _WAITING:
+            raise BusyError
+        question = _Question(formula, manner, asyncio.get_running_loop().create_future())
+        self._waiting.append(question)
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._answer_all())
+        return await question.answer
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            manner = self._waiting[0].manner
+            batch = [question for question in self._waiting if question.manner == manner][:_TOGETHER]
+            self._waiting = [question for question in self._waiting if question not in batch]
+            batch = [question for question in batch if not question.answer.done()]  # the others have gone away
+            results: Sequence[Found | Exception]
+            try:
+                results = await self._lane.run(self._find_all, [question.formula for question in batch], manner)
+            except Exception as error:
+                results = [error] * len(batch)
+            for question, result in zip(batch, results, strict=True):
+                if question.answer.done():
+                    continue
+                if isinstance(result, Exception):
+                    question.answer.set_exception(result)
+                else:
+                    question.answer.set_result(result)
+
+    def _find_all(self, texts: Sequence[str], manner: Manner) -> list[Found | Exception]:
+        """The result of each formula; a wrong one does not spoil the others."""
+        served = self._live.current()
+        try:
+            total = int(served.browser.mask(manner.where).sum())
+        except GalleryError as error:  # a label that there is not, or no date
+            raise RequestError(400, str(error)) from None
+        asked: dict[int, tuple[Formula, list[FormulaName]]] = {}
+        results: dict[int, Found | Exception] = {}
+        for place, text in enumerate(texts):
+            try:
+                formula = read(text)
+                if manner.semantics == "exact":
+                    check_work(formula, served.browser.model.num_values)
+                asked[place] = formula, names(formula, served, self._uploads.known(formula.names))
+            except FormulaError as error:
+                results[place] = error
+        begin = time.perf_counter()
+        found = self._search([formula for formula, _ in asked.values()], served, manner)
+        seconds = time.perf_counter() - begin
+        for (place, (formula, mentions)), hits in zip(asked.items(), found, strict=True):
+            if isinstance(hits, FormulaError):
+                results[place] = hits
+            else:
+                answer = SearchAnswer(
+                    formula=formula.text,
+                    names=mentions,
+                    total=total,
+                    hits=tell_hits(hits, served.browser),
+                    seconds=round(seconds, 6),
+                )
+                results[place] = Found(hits, answer)
+        return [results[place] for place in range(len(texts))]
+
+    def _search(self, formulas: list[Formula], served: Served, manner: Manner) -> list[list[Hit] | FormulaError]:
+        named = [name for formula in formulas for name in formula.names]
+        pictures = self._uploads.represent(named, served)
+        try:
+            return list(served.gallery.search(formulas, **vars(manner), pictures=pictures))
+        except FormulaError as error:
+            if len(formulas) == 1:
+                return [error]
+            return [result for formula in formulas for result in self._search([formula], served, manner)]

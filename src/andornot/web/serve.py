@@ -1,0 +1,99 @@
+"""`andornot serve`: a socket, an address to print, and a server until it is told to stop."""
+
+import secrets
+import signal
+import socket
+import threading
+import webbrowser
+from argparse import Namespace
+from types import FrameType
+from typing import Final
+
+from ..gallery import Gallery
+from .errors import ServeError
+
+DEFAULT_PORT: Final = 8008
+_TRIED_PORTS: Final = 100
+_BACKLOG: Final = 512
+_GRACE_SECONDS: Final = 20
+
+
+def serve(options: Namespace) -> None:
+    """Serves a gallery until Ctrl-C or SIGTERM."""
+    try:
+        import uvicorn
+
+        from .app import make_app
+        from .guard import is_loopback
+    except ModuleNotFoundError as missing:
+        raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
+    gallery = Gallery.open(options.gallery, engine=options.engine)
+    gallery.browse()  # what is wrong with it is said now
+    with bound(options.host, options.port) as listening:
+        token = None if options.no_auth or is_loopback(options.host) else secrets.token_urlsafe()
+        address = _address(options.host, listening.getsockname()[1], token)
+        print(f"{gallery.folder.name} is at {address}  (Ctrl-C stops)", flush=True)
+        app = make_app(gallery, host=options.host, token=token)
+        config = uvicorn.Config(
+            app,
+            access_log=False,  # an address may have the token in it
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        server = uvicorn.Server(config)
+
+        stopped = threading.Event()
+
+        def stop(_: int, __: FrameType | None) -> None:
+            stopped.set()
+            server.should_exit = True
+
+        # uvicorn has its own handlers while it runs, and afterwards sends the signal again to these.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+        if options.open:
+            webbrowser.open(address)
+        server.run(sockets=[listening])
+        if not server.started and not stopped.is_set():
+            raise ServeError("the server could not start: the lines above say why")
+
+
+def bound(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; on the next free port if none was asked for."""
+    first = DEFAULT_PORT if port is None else port
+    if not 0 <= first < 2**16:
+        raise ServeError(f"{first} is no port: they go from 1 to 65535")
+    for number in range(first, first + (_TRIED_PORTS if port is None else 1)):
+        try:
+            family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        except socket.gaierror:
+            raise ServeError(f"there is no address {host}: --host takes one of this machine, such as 0.0.0.0") from None
+        except OSError as error:
+            refused = error
+        else:
+            # asyncio does so only for sockets that it makes itself; without, an answer waits 40 ms for its second half.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return listening
+    if port is None:
+        raise ServeError(f"no port from {first} on is free: {refused.strerror}")
+    raise ServeError(f"port {port} of {host} cannot be used: {refused.strerror}; --port takes another")
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    """What to open. "All addresses of this machine" is none itself: then the one that others see."""
+    shown = _own_address() if host in ("0.0.0.0", "::", "") else host
+    shown = f"[{shown}]" if ":" in shown else shown
+    return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+
+
+def _own_address() -> str:
+    """The address of this machine in its network; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

@@ -1,0 +1,69 @@
+"""The parts of a running server, and how a route gets them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+
+from ..gallery import Gallery
+from .lanes import Lane
+from .live import Live
+from .searches import Searches
+from .thumbnails import Thumbnails
+from .uploads import Uploads
+
+_THREADS: Final = 2
+_LIMIT: Final = 128
+_DOWNLOADS: Final = 4
+_RECEIVING: Final = 8
+_TIDY_SECONDS: Final = 60.0
+
+
+class Services:
+    """Everything that lives as long as the server.
+
+    Searches have a thread of their own: thumbnails are asked for by the hundred.
+    """
+
+    def __init__(self, gallery: Gallery) -> None:
+        self.live = Live(gallery)
+        self.uploads = Uploads()
+        self.thumbnails = Thumbnails(gallery.folder)
+        self.lane = Lane("working", _THREADS, _LIMIT)
+        self._searching = Lane("searching", 1, _LIMIT)
+        self.searches = Searches(self.live, self.uploads, self._searching)
+        self.downloads = asyncio.Semaphore(_DOWNLOADS)
+        self.receiving = asyncio.Semaphore(_RECEIVING)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follows the gallery; afterwards ends all threads, and removes what was temporary."""
+        self.live.start()
+        tidying = asyncio.create_task(self._tidy())
+        try:
+            yield
+        finally:
+            tidying.cancel()
+            self._close()
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(_TIDY_SECONDS)
+            await self.lane.run_anyway(self.uploads.tidy)
+
+    def _close(self) -> None:
+        self.live.stop()
+        self.lane.close()
+        self._searching.close()
+        self.uploads.close()
+        self.thumbnails.close()
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Here = Annotated[Services, Depends(_services)]

@@ -1,0 +1,154 @@
+/** Two pictures side by side, and what OR, AND, NOT and the difference make of their features. */
+
+import { addressOf, go, here } from "./address.js";
+import { ask, isAborted, newestOnly } from "./api.js";
+import { bar, distribution } from "./bars.js";
+import { h, icon } from "./dom.js";
+import { dropOn } from "./drag.js";
+import { picturesOf } from "./formula.js";
+import { thumbnail } from "./gallery.js";
+import * as query from "./query.js";
+import { decimal } from "./words.js";
+
+/** Columns of the table: the key of the answer, what it is called, and its sign. */
+const COLUMNS = [
+  ["a", "a", "", "first"],
+  ["b", "b", "", "second"],
+  ["or", "a or b", "a | b", "with"],
+  ["and", "a and b", "a & b", "common"],
+  ["not_a", "not a", "~a", "not"],
+  ["a_minus_b", "a without b", "a - b", "without"],
+  ["b_minus_a", "b without a", "b - a", "flipped"],
+];
+const FEATURES = 15;
+const SHOWN = 3;
+const LEAD =
+  "Each row is a feature, and the small pictures show it most: first what only a has, then what both share, then " +
+  "what only b has. A bar says how much of it there is: in each picture, and in what a formula makes of the two.";
+
+const newest = newestOnly();
+
+/** Draws the comparison into `main`. Without pictures in the address the first two of the query are compared. */
+export async function showCompare(main) {
+  const [first, second] = picturesOf(query.root());
+  const a = here().a || nameOf(first);
+  const b = here().b || nameOf(second);
+  const heading = h("div", { class: "heading" }, h("h1", {}, "Compare two pictures"));
+  if (!a || !b) {
+    main.replaceChildren(
+      heading,
+      slots({ asked: a }, { asked: b }),
+      h("p", { class: "empty" }, "Drop two pictures above, or write their file names."),
+    );
+    return;
+  }
+  try {
+    const answer = await newest((signal) => ask("/api/compare", { a, b, features: FEATURES }, { signal }));
+    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}`), switches());
+    main.replaceChildren(heading, slots({ asked: a, ...answer.a }, { asked: b, ...answer.b }), table(answer));
+  } catch (error) {
+    if (isAborted(error)) return;
+    main.replaceChildren(
+      heading,
+      slots({ asked: a }, { asked: b }),
+      h("p", { class: "empty", role: "alert" }, error.message),
+    );
+  }
+}
+
+/** How a picture is named in the address: by what nobody else has. */
+export const nameOf = (picture) => String(picture?.id ?? picture?.upload ?? "");
+
+function switches() {
+  const one = (show, words) =>
+    h("a", { href: addressOf({ show }), "aria-current": here().show === show && "true" }, words);
+  return h(
+    "nav",
+    { class: "tabs", "aria-label": "What is drawn" },
+    one("degrees", "Degrees"),
+    one("distributions", "Distributions"),
+  );
+}
+
+function slots(a, b) {
+  const swap = h(
+    "button",
+    {
+      type: "button",
+      class: "plain swap",
+      title: "Swap",
+      "aria-label": "Swap the two",
+      onclick: () => go({ a: b.asked, b: a.asked }),
+    },
+    icon("swap"),
+  );
+  return h("div", { class: "slots" }, slot("a", a, b), swap, slot("b", b, a), h("p", { class: "lead" }, LEAD));
+}
+
+function slot(key, picture, other) {
+  const choose = (name) => go(key === "a" ? { a: name, b: other.asked } : { a: other.asked, b: name });
+  const isKnown = picture.id || picture.upload;
+  const field = h("input", {
+    value: picture.name ?? picture.asked,
+    placeholder: "file name or number",
+    "aria-label": `Picture ${key}`,
+    spellcheck: "false",
+    autocomplete: "off",
+    onchange: () => choose(field.value.trim()),
+  });
+  const element = h(
+    "div",
+    { class: "slot" },
+    isKnown
+      ? h("img", { src: thumbnail(picture), alt: picture.name ?? "" })
+      : h("div", { class: "nothing" }, icon("add")),
+    h("label", {}, h("b", {}, key), field),
+  );
+  dropOn(
+    element,
+    ({ item }) => item.kind === "picture" && choose(nameOf(item)),
+    () => {},
+  );
+  return element;
+}
+
+function table({ features, degrees, distributions, shown_by: shownBy }) {
+  // From what only a has, over what both have, to what only b has.
+  const order = [...features.keys()].sort((one, other) => excess(degrees, other) - excess(degrees, one));
+  const cell = (key, place) => {
+    const degree = degrees[key][place];
+    const drawing = here().show === "degrees" ? bar(degree) : distribution(distributions[key][place]);
+    return h("td", {}, h("div", { class: "cell" }, drawing, h("span", { class: "value" }, decimal(degree, 2))));
+  };
+  const head = COLUMNS.map(([, words, sign, drawing]) =>
+    h("th", { scope: "col" }, icon(drawing), h("span", {}, words), sign && h("code", {}, sign)),
+  );
+  const rows = order.map((place) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, link(features[place], shownBy[place])),
+      COLUMNS.map(([key]) => cell(key, place)),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Features of the two pictures" },
+    h(
+      "table",
+      { class: "logic" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), head)),
+      h("tbody", {}, rows),
+    ),
+  );
+}
+
+const excess = (degrees, place) => degrees.a[place] - degrees.b[place];
+
+const link = (feature, shownBy) =>
+  h(
+    "a",
+    { href: addressOf({ view: "feature", feature: String(feature) }), "aria-label": `Feature ${feature}` },
+    shownBy.slice(0, SHOWN).map((picture) => h("img", { src: thumbnail(picture), alt: "", loading: "lazy" })),
+    h("span", { class: "number" }, feature),
+  );

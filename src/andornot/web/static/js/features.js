@@ -1,0 +1,119 @@
+/** All features, and one feature: the pictures that show it most, and how its degrees are spread. */
+
+import { addressOf, go, here } from "./address.js";
+import { ask, isAborted, newestOnly } from "./api.js";
+import { histogram } from "./bars.js";
+import { h, icon } from "./dom.js";
+import { gallery, thumbnail } from "./gallery.js";
+import { makeGrid } from "./grid.js";
+import { listed } from "./sources.js";
+import { count, decimal } from "./words.js";
+
+const PAGE = 60;
+const SORTS = { spread: "those that differ most between pictures", mean: "those that most pictures have" };
+
+const LEAD =
+  "A picture is described by features that were learned without labels, so they have no names. Look at the pictures " +
+  "that show one most, and you often see what it is.";
+
+const grid = makeGrid("Pictures that show this feature most");
+const newest = newestOnly();
+
+/** Draws the browser of all features into `main`. */
+export function showFeatures(main) {
+  const sort = h(
+    "select",
+    { "aria-label": "Order of the features", onchange: () => go({ sort: sort.value }) },
+    Object.entries(SORTS).map(([value, words]) => h("option", { value, selected: value === here().sort }, words)),
+  );
+  const cards = h("ul", { class: "cards" });
+  const more = h("button", { type: "button", class: "more", onclick: () => load() }, "Show more");
+  main.replaceChildren(
+    h(
+      "div",
+      { class: "heading" },
+      h("h1", {}, "Features"),
+      h("p", { class: "facts" }, facts()),
+      h("p", { class: "save" }, "First ", sort),
+    ),
+    h("p", { class: "lead" }, LEAD),
+    cards,
+    more,
+  );
+  const load = async () => {
+    try {
+      const { total, features } = await newest((signal) =>
+        ask("/api/features", { order: here().sort, offset: cards.childElementCount, limit: PAGE }, { signal }),
+      );
+      cards.append(...features.map(card));
+      more.hidden = cards.childElementCount >= total;
+    } catch (error) {
+      if (!isAborted(error)) more.textContent = `${error.message} Try again`;
+    }
+  };
+  load();
+}
+
+const facts = () => (gallery() ? `${count(gallery().features)} features` : "");
+
+const card = ({ feature, mean, pictures }) =>
+  h(
+    "li",
+    {},
+    h(
+      "a",
+      { class: "card", href: addressOf({ view: "feature", feature, picture: "" }) },
+      h(
+        "span",
+        { class: "mosaic" },
+        pictures.map((picture) => h("img", { src: thumbnail(picture), alt: "", loading: "lazy" })),
+      ),
+      h("span", { class: "number" }, `Feature ${feature}`),
+      h("span", { class: "value", title: "Average degree" }, decimal(mean, 2)),
+    ),
+  );
+
+/** Draws the page of one feature into `main`. */
+export async function showFeature(main) {
+  const { feature } = here();
+  try {
+    const answer = await newest((signal) =>
+      ask(`/api/features/${encodeURIComponent(feature)}`, { top: 60 }, { signal }),
+    );
+    main.replaceChildren(
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", {}, `Feature ${answer.feature}`),
+        h("p", { class: "facts" }, `average degree ${decimal(answer.mean, 2)}`),
+        h(
+          "nav",
+          { class: "save", "aria-label": "Other features" },
+          h("a", { href: addressOf({ view: "features" }) }, "All features"),
+          neighbour(answer.feature - 1, "back", "The feature before"),
+          neighbour(answer.feature + 1, "next", "The next feature"),
+        ),
+      ),
+      h("section", { class: "degrees" }, h("h2", {}, "How much of it the pictures have"), histogram(answer.histogram)),
+      h("h2", {}, "The pictures that show it most"),
+      grid.element,
+    );
+    grid.show(listed(answer.pictures, ({ degree }) => degree, "degree"));
+  } catch (error) {
+    if (isAborted(error)) return;
+    main.replaceChildren(
+      h(
+        "div",
+        { class: "empty" },
+        h("h1", {}, "There is no such feature"),
+        h("p", {}, error.message),
+        h("p", {}, h("a", { href: addressOf({ view: "features" }) }, "All features")),
+      ),
+    );
+  }
+}
+
+function neighbour(feature, drawing, words) {
+  if (feature < 0 || feature >= (gallery()?.features ?? 0)) return "";
+  return h("a", { href: addressOf({ feature: String(feature) }), "aria-label": words, title: words }, icon(drawing));
+}

@@ -1,0 +1,172 @@
+/** A grid of any number of pictures, of which only those in view exist. */
+
+import { h } from "./dom.js";
+import { queryChanged } from "./query.js";
+import { fill, liveTiles, markUsed, place } from "./tile.js";
+
+const GAP = 12;
+const NARROWEST = 164;
+/** Rows beyond the window that exist too, so that they are there when they come into view. */
+const SPARE = 2;
+/** How long one rests before what flew by is filled and asked for: nobody wants all of it. */
+const REST = 60;
+
+/**
+ * @typedef {{total: number, item: (index: number) => ?object, need: (from: number, to: number) => void,
+ *   describe?: (picture: object) => {note?: Element, said?: string}, noteHeight?: number}} Source
+ *   Pictures by number. `need` says which are wanted; when they came, `grid.refresh()` is to be called.
+ */
+
+/** Makes a grid called `label` for screen readers; `show(source)` fills it. */
+export function makeGrid(label) {
+  const element = h("div", { class: "grid", role: "grid", "aria-label": label });
+  const rows = new Map();
+  let source = { total: 0, item: () => null, need: () => {} };
+  let width = 0;
+  let columns = 1;
+  let size = NARROWEST;
+  let active = 0;
+  let resting = 0;
+  let frame = 0;
+  let lastTop = 0;
+
+  const rowHeight = () => size + GAP + (source.noteHeight ?? 0);
+  const rowCount = () => Math.ceil(source.total / columns);
+
+  /** Makes the rows in view, and removes the others but for the one with the focus. */
+  function draw() {
+    frame = 0;
+    if (!element.isConnected || !source.total) return;
+    const top = -element.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(top / rowHeight()) - SPARE);
+    const last = Math.min(rowCount() - 1, Math.floor((top + innerHeight) / rowHeight()) + SPARE);
+    const isFlying = Math.abs(top - lastTop) > rowHeight() / 2;
+    lastTop = top;
+    for (const [number, row] of rows) {
+      if ((number < first || number > last) && !row.contains(document.activeElement)) {
+        row.remove();
+        rows.delete(number);
+      }
+    }
+    for (let number = first; number <= last; number += 1) if (!rows.has(number)) rows.set(number, makeRow(number));
+    const ahead = last - first + 1;
+    const fillRows = () => {
+      fillTiles();
+      source.need(Math.max(0, first - ahead) * columns, Math.min(source.total, (last + 1 + ahead) * columns));
+    };
+    clearTimeout(resting);
+    if (isFlying) resting = setTimeout(fillRows, REST);
+    else fillRows();
+  }
+
+  function makeRow(number) {
+    const row = h("div", { class: "row", role: "row", "aria-rowindex": number + 1 });
+    row.style.transform = `translateY(${number * rowHeight()}px)`;
+    row.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+    for (let column = 0; column < columns; column += 1) {
+      const index = number * columns + column;
+      if (index >= source.total) break;
+      const tile = place({ role: "gridcell", "aria-colindex": column + 1, "aria-label": "loading" });
+      tile.index = index;
+      tile.tabIndex = index === active ? 0 : -1;
+      row.append(tile);
+    }
+    // In the order of the rows, so that reading and Tab follow it.
+    const next = [...rows.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
+    element.insertBefore(row, next === undefined ? null : rows.get(next));
+    return row;
+  }
+
+  const tiles = () => [...rows.values()].flatMap((row) => [...row.children]);
+
+  /** Fills the places whose pictures have come. */
+  function fillTiles() {
+    for (const tile of tiles()) {
+      const picture = tile.picture ? null : source.item(tile.index);
+      if (picture) fill(tile, picture, source.describe?.(picture));
+    }
+  }
+
+  const drawSoon = () => {
+    frame ||= requestAnimationFrame(draw);
+  };
+
+  function layOut() {
+    width = element.clientWidth;
+    if (!width) return;
+    const hadFocus = element.contains(document.activeElement);
+    columns = Math.max(2, Math.floor((width + GAP) / (NARROWEST + GAP)));
+    size = (width - (columns - 1) * GAP) / columns;
+    element.style.height = `${Math.max(0, rowCount() * rowHeight() - GAP)}px`;
+    element.setAttribute("aria-rowcount", rowCount());
+    element.setAttribute("aria-colcount", columns);
+    for (const row of rows.values()) row.remove();
+    rows.clear();
+    lastTop = -element.getBoundingClientRect().top; // what jumps here does not fly
+    draw();
+    if (hadFocus) focus(active);
+  }
+
+  /** Moves the focus to a picture, which is scrolled into view. */
+  function focus(index) {
+    active = Math.max(0, Math.min(source.total - 1, index));
+    const top = Math.floor(active / columns) * rowHeight();
+    const shift = element.getBoundingClientRect().top;
+    const style = getComputedStyle(document.documentElement);
+    const [above, below] = ["scrollPaddingTop", "scrollPaddingBottom"].map((name) => parseFloat(style[name]) || 0);
+    if (shift + top < above) scrollBy(0, shift + top - above);
+    const hidden = shift + top + rowHeight() - (innerHeight - below);
+    if (hidden > 0) scrollBy(0, hidden);
+    draw();
+    for (const tile of tiles()) tile.tabIndex = tile.index === active ? 0 : -1;
+    tiles()
+      .find((tile) => tile.index === active)
+      ?.focus({ preventScroll: true });
+  }
+
+  element.addEventListener("keydown", (event) => {
+    if (!event.target.classList.contains("tile") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(innerHeight / rowHeight()) - 1) * columns;
+    const steps = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -columns,
+      ArrowDown: columns,
+      PageUp: -page,
+      PageDown: page,
+      Home: -Infinity,
+      End: Infinity,
+    };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    const target = active + steps[event.key];
+    if (Math.abs(steps[event.key]) === columns && (target < 0 || target >= source.total)) return;
+    focus(target);
+  });
+  element.addEventListener("focusin", (event) => {
+    const tile = event.target.closest(".tile");
+    if (!tile || tile.index === active) return;
+    active = tile.index;
+    for (const other of tiles()) other.tabIndex = other.index === active ? 0 : -1;
+  });
+
+  liveTiles(element);
+  addEventListener("scroll", drawSoon, { passive: true });
+  new ResizeObserver(() => {
+    if (element.clientWidth !== width) layOut();
+  }).observe(element);
+  queryChanged.on(() => tiles().forEach(markUsed));
+
+  return {
+    element,
+    /** Shows other pictures. */
+    show(next) {
+      source = next;
+      active = 0;
+      element.hidden = source.total === 0;
+      layOut();
+    },
+    /** To be called when pictures have come. */
+    refresh: drawSoon,
+  };
+}

@@ -1,0 +1,39 @@
+/** A small menu beside what it belongs to. */
+
+import { byId, h, icon } from "./dom.js";
+
+/**
+ * Opens the menu at `anchor`, which has the focus again afterwards.
+ * @param {({label: string, icon: string, act: () => void} | undefined | false)[]} entries
+ */
+export function openMenu(anchor, entries) {
+  const menu = byId("menu");
+  const choose = (act) => () => {
+    menu.hidePopover();
+    act();
+  };
+  const buttons = entries
+    .filter(Boolean)
+    .map((entry) => h("button", { type: "button", onclick: choose(entry.act) }, icon(entry.icon), entry.label));
+  menu.replaceChildren(...buttons);
+  menu.setAttribute("aria-label", anchor.getAttribute("aria-label"));
+  menu.showPopover();
+  const at = anchor.getBoundingClientRect();
+  const { offsetWidth: width, offsetHeight: height } = menu;
+  const below = at.bottom + 4 + height < innerHeight;
+  menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - width - 8))}px`;
+  menu.style.top = `${Math.max(8, below ? at.bottom + 4 : at.top - height - 4)}px`;
+  buttons[0].focus();
+}
+
+/** Arrows move in the menu. */
+export function startMenu() {
+  byId("menu").addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const buttons = [...event.currentTarget.children];
+    const next = buttons.indexOf(document.activeElement) + step;
+    buttons[(next + buttons.length) % buttons.length].focus();
+  });
+}

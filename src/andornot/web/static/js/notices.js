@@ -1,0 +1,31 @@
+/** Short messages: what went wrong just now, and what is wrong as long as it is. */
+
+import { trouble } from "./api.js";
+import { byId, h } from "./dom.js";
+import { changed, gallery } from "./gallery.js";
+import { pictures } from "./words.js";
+
+const SHOWN = 6000;
+
+/** Says something for a few seconds. */
+export function tell(text) {
+  const notice = h("p", {}, text);
+  byId("notices").append(notice);
+  setTimeout(() => notice.remove(), SHOWN);
+}
+
+/** Says when the gallery has changed, and that the server is gone for as long as it is; then all is loaded again. */
+export function startNotices() {
+  let state = null;
+  changed.on((now) => {
+    if (state !== null && state !== now.state) tell(`The gallery has changed: ${pictures(now.pictures)} now.`);
+    ({ state } = now);
+  });
+  const banner = byId("trouble");
+  trouble.on((text) => {
+    const isBack = text === null && !banner.hidden;
+    if (text !== null && banner.textContent !== text) banner.textContent = text;
+    banner.hidden = text === null;
+    if (isBack && gallery()) changed.send(gallery());
+  });
+}

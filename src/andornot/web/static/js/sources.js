@@ -1,0 +1,65 @@
+/** Where a grid takes its pictures from. */
+
+import { ask, isAborted } from "./api.js";
+import { h } from "./dom.js";
+import { decimal } from "./words.js";
+
+const PAGE = 200;
+const NOTE = 30;
+
+/**
+ * All pictures of the gallery that pass some filters, page by page as they are wanted; `came` is called when some came.
+ * @returns {Promise<import("./grid.js").Source>}
+ */
+export async function wholeGallery(filters, came, signal) {
+  const pages = new Map();
+  const load = async (number, stop) => {
+    const asked = { ...filters, offset: number * PAGE, limit: PAGE };
+    const answer = await ask("/api/pictures", asked, { signal: stop });
+    pages.set(number, answer.pictures);
+    return answer;
+  };
+  const { total } = await load(0, signal);
+  const loading = new Map();
+  return {
+    total,
+    item: (index) => pages.get(Math.floor(index / PAGE))?.[index % PAGE],
+    need(from, to) {
+      const [first, last] = [Math.floor(from / PAGE), Math.floor((to - 1) / PAGE)];
+      for (const [number, controller] of loading) {
+        if (number >= first && number <= last) continue;
+        controller.abort();
+        loading.delete(number);
+      }
+      for (let number = first; number <= last; number += 1) {
+        if (pages.has(number) || loading.has(number)) continue;
+        const controller = new AbortController();
+        loading.set(number, controller);
+        load(number, controller.signal)
+          .catch((error) => isAborted(error) || pause())
+          .then(() => {
+            if (loading.get(number) === controller) loading.delete(number);
+            came();
+          });
+      }
+    },
+  };
+}
+
+/** Before one asks again for what could not be had. */
+const pause = () => new Promise((resolve) => setTimeout(resolve, 1000));
+
+/** A list that is there already; `number(picture)` is shown below each, and called `word`. */
+export function listed(pictures, number, word) {
+  return {
+    total: pictures.length,
+    item: (index) => pictures[index],
+    need: () => {},
+    noteHeight: NOTE,
+    describe(picture) {
+      const value = decimal(number(picture));
+      const note = h("p", { class: "note", "aria-hidden": "true" }, h("span", {}, picture.name), h("b", {}, value));
+      return { note, said: `${word} ${value}` };
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** Pictures from elsewhere: a file, a drop, the clipboard, the camera. They are uploaded and join the query. */
+
+import { go } from "./address.js";
+import { ask } from "./api.js";
+import { takePhoto } from "./camera.js";
+import { announce, byId } from "./dom.js";
+import { dropOn } from "./drag.js";
+import { tell } from "./notices.js";
+import * as query from "./query.js";
+import { WORDS } from "./words.js";
+
+/** Uploads pictures and adds each to a tray, one after the other. */
+export async function addFiles(files, tray = "with", group = query.activeGroup()) {
+  const pictures = files.filter(({ type }) => type.startsWith("image/"));
+  if (!pictures.length) tell("That is not a picture.");
+  for (const file of pictures) {
+    announce(`Reading ${file.name || "the picture"}`);
+    document.body.classList.add("is-uploading");
+    try {
+      const { upload, term = upload } = await ask(
+        "/api/uploads",
+        {},
+        {
+          method: "POST",
+          body: file,
+          headers: { "Content-Type": file.type },
+        },
+      );
+      const name = file.name || "pasted picture";
+      query.add(query.asItem({ upload, term, name }), tray, group);
+      announce(`${name} added to ${WORDS[tray].title}`);
+      if (query.size() === 1) go({ view: "pictures", all: "" });
+    } catch (error) {
+      tell(`${file.name || "The picture"}: ${error.message}`);
+    } finally {
+      document.body.classList.remove("is-uploading");
+    }
+  }
+}
+
+/** Brings the buttons, the clipboard and dropped files to life. */
+export function startUploads() {
+  for (const input of [byId("file"), byId("photo")]) {
+    input.addEventListener("change", () => {
+      addFiles([...input.files]);
+      input.value = "";
+    });
+  }
+  byId("choose").addEventListener("click", () => byId("file").click());
+  const hasTouch = matchMedia("(pointer: coarse)").matches;
+  const hasCamera = Boolean(navigator.mediaDevices?.getUserMedia);
+  byId("camera").hidden = !hasTouch && !hasCamera;
+  byId("camera").addEventListener("click", async () => {
+    // A phone's own camera is better than ours.
+    if (hasTouch) byId("photo").click();
+    else addFiles(await takePhoto());
+  });
+  addEventListener("paste", (event) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (!files.length) return;
+    event.preventDefault();
+    addFiles(files);
+  });
+  dropOn(
+    document.body,
+    () => {},
+    (files) => addFiles(files),
+  );
+}

@@ -1,0 +1,59 @@
+/** Which view is shown. */
+
+import { addressOf, here, moved } from "./address.js";
+import { showCompare } from "./compare.js";
+import { byId } from "./dom.js";
+import { showFeature, showFeatures } from "./features.js";
+import { changed } from "./gallery.js";
+import { showHelp } from "./help.js";
+import { draw as drawPictures, peek, showPictures } from "./pictures.js";
+import { queryChanged } from "./query.js";
+import { found } from "./search.js";
+
+const VIEWS = {
+  pictures: showPictures,
+  features: showFeatures,
+  feature: showFeature,
+  compare: showCompare,
+  help: showHelp,
+};
+const TITLES = { pictures: "Pictures", features: "Features", feature: "Feature", compare: "Compare", help: "Help" };
+
+/** What makes each view another one; the first view follows its query by itself. */
+const DEPENDS = { pictures: [], features: ["sort"], feature: ["feature"], compare: ["a", "b", "show"], help: [] };
+
+/** Follows the address from now on. */
+export function startViews() {
+  moved.on(({ now, before }) => {
+    const isOther = now.view !== before.view;
+    if (isOther || DEPENDS[now.view].some((name) => now[name] !== before[name])) show();
+    else if (now.view === "pictures") drawPictures();
+    if (now.view !== "pictures" && (isOther || now.feature !== before.feature)) scrollTo(0, 0);
+    showAround();
+  });
+  changed.on(show);
+  found.on(showAround);
+  queryChanged.on(() => {
+    if (here().view === "compare" && !here().a) show();
+  });
+  show();
+}
+
+function show() {
+  VIEWS[here().view](byId("main"));
+  showAround();
+}
+
+/** What stands around the view: links, title, the nearest hits. */
+function showAround() {
+  const { view, feature, q } = here();
+  for (const link of document.querySelectorAll("#views a")) {
+    const isHere = link.dataset.view === view || (link.dataset.view === "features" && view === "feature");
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    link.href = addressOf({ view: link.dataset.view, picture: "", all: "", a: "", b: "" });
+  }
+  const title = view === "feature" ? `Feature ${feature}` : q && view === "pictures" ? q : TITLES[view];
+  document.title = `${title} · andornot`;
+  byId("peek").replaceChildren(peek());
+}

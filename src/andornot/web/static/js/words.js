@@ -1,0 +1,49 @@
+/** The words of the page: one thing has one name everywhere. */
+
+export const WORDS = {
+  with: {
+    title: "With",
+    short: "with",
+    sign: "or",
+    action: "Add to “with”",
+    hint: "Pictures whose features are put together",
+  },
+  common: {
+    title: "In common",
+    short: "common",
+    sign: "and",
+    action: "Add to “in common”",
+    hint: "Only what these share",
+  },
+  without: {
+    title: "Without",
+    short: "without",
+    sign: "not",
+    action: "Add to “without”",
+    hint: "What these show is taken away",
+  },
+  items: { title: "At least", short: "at least", sign: "at_least", action: "Add", hint: "What several of these show" },
+};
+
+export const SCORES = {
+  degrees: "the same features, as strong",
+  containment: "at least these features",
+  "cross-entropy": "the paper’s distance",
+};
+
+export const ORDERS = { id: "as indexed", name: "by name", "-taken": "newest first", taken: "oldest first" };
+
+/** 12345 as 12,345. */
+export const count = (number) => number.toLocaleString("en");
+
+/** "1 picture", "2 pictures". */
+export const pictures = (number) => `${count(number)} ${number === 1 ? "picture" : "pictures"}`;
+
+/** A distance or degree, as it is shown everywhere. */
+export const decimal = (number, digits = 3) => number.toFixed(digits);
+
+/** "31 May 2024". */
+export function day(taken) {
+  const date = new Date(taken);
+  return Number.isNaN(date.valueOf()) ? "" : date.toLocaleDateString("en-GB", { dateStyle: "long" });
+}

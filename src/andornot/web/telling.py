@@ -1,0 +1,178 @@
+"""From one state of a gallery to what the API answers. Paths end here."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ..data import BrokenImageError
+from ..data.decoding import measure
+from ..data.errors import printable
+from ..gallery import GalleryError, Hit, Where
+from ..gallery.browsing import BINS, Browser, Order
+from ..gallery.database import Picture as Record
+from ..gallery.filters import label_of
+from ..logic.distance import SCORES
+from ..logic.operators import LOGICS
+from ..version import __version__
+from . import answers
+from .problems import RequestError
+
+_STRONGEST: Final = 12
+
+
+def tell_gallery(browser: Browser, name: str) -> answers.GalleryAnswer:
+    """The gallery as a whole."""
+    order = browser.positions(Where(), "taken")
+    return answers.GalleryAnswer(
+        name=printable(name),
+        pictures=len(browser),
+        broken=len(browser.snapshot.broken),
+        features=browser.model.num_features,
+        values=browser.model.num_values,
+        scores=list(SCORES),
+        logics=list(LOGICS),
+        labels=[answers.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
+        taken=answers.Period(from_=_time(browser, int(order[0])), to=_time(browser, int(order[-1])))
+        if len(order)
+        else None,
+        version=__version__,
+        state=browser.fingerprint,
+    )
+
+
+def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, limit: int) -> answers.PicturesAnswer:
+    """A part of the gallery."""
+    try:
+        chosen = browser.positions(where, order)
+    except GalleryError as error:  # a label that there is not, or no date
+        raise RequestError(400, str(error)) from None
+    shown = chosen[offset : offset + limit].tolist()
+    return answers.PicturesAnswer(
+        total=len(chosen),
+        offset=offset,
+        pictures=[_picture(browser, position) for position in shown],
+    )
+
+
+def tell_picture(browser: Browser, identity: int) -> answers.PictureAnswer:
+    """One picture."""
+    position = find(browser, identity)
+    degrees = browser.represent(position).degrees.numpy()
+    strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
+    width, height = _size(browser.snapshot.path(position))
+    return answers.PictureAnswer(
+        **_picture(browser, position).model_dump(),
+        width=width,
+        height=height,
+        features=[
+            answers.FeatureDegree(feature=feature, degree=float(degrees[feature]), shown_by=shown_by(browser, feature))
+            for feature in strongest
+        ],
+    )
+
+
+def tell_features(browser: Browser, order: str, offset: int, limit: int) -> answers.FeaturesAnswer:
+    """Some of the features, those that differ most between pictures, or that pictures have most of, first."""
+    table = browser.features
+    by = np.argsort(-(table.spread if order == "spread" else table.mean), kind="stable")
+    return answers.FeaturesAnswer(
+        total=len(by),
+        features=[
+            answers.Feature(
+                feature=feature,
+                mean=float(table.mean[feature]),
+                spread=float(table.spread[feature]),
+                pictures=shown_by(browser, feature),
+            )
+            for feature in by[offset : offset + limit].tolist()
+        ],
+    )
+
+
+def tell_feature(browser: Browser, feature: int, top: int) -> answers.FeatureAnswer:
+    """One feature."""
+    if feature >= browser.model.num_features:
+        raise RequestError(404, f"there is no feature {feature}: they go from 0 to {browser.model.num_features - 1}")
+    degrees = browser.degrees_of_feature(feature)
+    counts, edges = np.histogram(degrees, BINS, (0, 1))
+    best = np.argsort(-degrees, kind="stable")[:top].tolist()
+    return answers.FeatureAnswer(
+        feature=feature,
+        mean=float(browser.features.mean[feature]),
+        spread=float(browser.features.spread[feature]),
+        histogram=[
+            answers.Bin(from_=round(float(low), 4), to=round(float(high), 4), pictures=int(count))
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ],
+        pictures=[
+            answers.PictureDegree(**_name(browser, position).model_dump(), degree=float(degrees[position]))
+            for position in best
+        ],
+    )
+
+
+def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
+    """The hits of a search."""
+    return [
+        answers.Hit(
+            id=hit.id,
+            name=printable(os.path.basename(hit.path)),  # noqa: PTH119
+            term=browser.term(browser.position_of_id[hit.id]),
+            label=printable(label_of(hit.path)),
+            distance=hit.distance,
+            why=[
+                answers.Reason(
+                    feature=reason.feature,
+                    contribution=reason.contribution,
+                    shown_by=[_name(browser, browser.position_of_path[path]) for path in reason.shown_by],
+                )
+                for reason in hit.why
+            ],
+        )
+        for hit in hits
+    ]
+
+
+def shown_by(browser: Browser, feature: int) -> list[answers.PictureName]:
+    """The pictures that have most of a feature."""
+    return [_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
+
+
+def find(browser: Browser, identity: int) -> int:
+    """The position of a picture by its id, or a RequestError."""
+    position = browser.position_of_id.get(identity)
+    if position is None:
+        raise RequestError(404, f"there is no picture {identity} in the gallery")
+    return position
+
+
+def record(browser: Browser, identity: int) -> Record:
+    """What the gallery knows of a picture by its id, or a RequestError."""
+    return browser.snapshot.picture(find(browser, identity))
+
+
+def _name(browser: Browser, position: int) -> answers.PictureName:
+    return answers.PictureName(
+        id=int(browser.snapshot.ids[position]), name=printable(browser.name(position)), term=browser.term(position)
+    )
+
+
+def _picture(browser: Browser, position: int) -> answers.Picture:
+    return answers.Picture(
+        **_name(browser, position).model_dump(),
+        label=printable(browser.label(position)),
+        taken=_time(browser, position),
+    )
+
+
+def _time(browser: Browser, position: int) -> str:
+    return browser.taken(position).isoformat()
+
+
+def _size(path: str) -> tuple[int, int] | tuple[None, None]:
+    try:
+        return measure(path)
+    except BrokenImageError:
+        return None, None

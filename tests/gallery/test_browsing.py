@@ -1,0 +1,91 @@
+"""Looking around in a gallery, and searching it with pictures that have no files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from galleries import photos, save_picture, tiny_model
+
+from andornot import FormulaError
+from andornot.gallery import Gallery, Where
+
+
+@pytest.fixture
+def gallery(tmp_path) -> Gallery:
+    made = Gallery.create(tmp_path / "g", tiny_model())
+    photos(tmp_path / "photos" / "cat", 5)
+    photos(tmp_path / "photos" / "dog", 5, start=3)
+    made.add(tmp_path / "photos")
+    return made
+
+
+def test_names_may_stand_for_pictures_without_files(gallery, tmp_path):
+    file = save_picture(tmp_path / "elsewhere.png", 77)
+    encoded = gallery.model.encode(file)
+    by_file = gallery.search(f'"{file}" - 2', 5, why=True)
+    given = gallery.search(["mine - 2", "000.png"], 5, pictures={"mine": encoded}, why=True)
+    assert [hit.id for hit in given[0]] == [hit.id for hit in by_file]
+    assert [hit.id for hit in given[1]] == [hit.id for hit in gallery.search("000.png", 5)]
+    assert gallery.named("mine | 2", ["mine"])["mine"] == ("mine", None)
+
+
+def test_with_given_pictures_no_path_is_looked_at_or_told(gallery, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_picture(tmp_path / "here.png", 78)
+    assert gallery.search("here.png", 1)
+    for name in ("here.png", str(tmp_path / "here.png"), gallery.paths[0], "cat/000.png", "~/x.png"):
+        with pytest.raises(FormulaError, match="unknown name"):
+            gallery.search(f'"{name}"', 1, pictures={})
+    with pytest.raises(FormulaError, match=r"cat/003\.png, .*dog/003\.png; write more of the path, or the id"):
+        gallery.search("003.png")
+    with pytest.raises(FormulaError, match=r'"003.png" may be 2 pictures: 4, 6; write the id') as error:
+        gallery.search("003.png", pictures={})
+    assert str(tmp_path) not in str(error.value)
+
+
+def test_a_refreshed_gallery_is_another_one_and_writes_nothing(gallery, tmp_path):
+    for file in (gallery.folder / "derived").iterdir():
+        file.unlink()
+    reader = gallery.refreshed()
+    before, hits = reader.browse(), reader.search("1", 3)
+    assert not list((gallery.folder / "derived").iterdir())
+    save_picture(tmp_path / "photos" / "cat" / "new.png", 79)
+    Gallery.open(gallery.folder).update()
+    assert reader.search("1", 3) == hits
+    after = reader.refreshed().browse()
+    assert (len(before), len(after)) == (10, 11)
+    assert before.fingerprint == gallery.browse().fingerprint != after.fingerprint
+    assert after.model is before.model
+
+
+def test_whatever_changes_changes_the_fingerprint(gallery):
+    seen = {gallery.browse().fingerprint}
+    Path(gallery.paths[0]).rename(f"{gallery.paths[0]}.moved.png")
+    gallery.update()
+    seen.add(gallery.browse().fingerprint)
+    save_picture(gallery.folder.parent / "photos" / "cat" / "001.png", 80)
+    gallery.update()
+    seen.add(gallery.browse().fingerprint)
+    gallery.remove("001.png")
+    seen.add(gallery.browse().fingerprint)
+    assert len(seen) == 4
+
+
+def test_features_over_rows_that_are_not_in_order(gallery, monkeypatch):
+    monkeypatch.setattr("andornot.gallery.browsing._BLOCK", 3)
+    save_picture(gallery.folder.parent / "photos" / "cat" / "000.png", 81)  # its row is the last one now
+    gallery.update()
+    browser = gallery.browse()
+    degrees = gallery.model.encode(gallery.paths).degrees.numpy()
+    np.testing.assert_allclose(browser.features.mean, degrees.mean(0), atol=5e-3)
+    np.testing.assert_allclose(browser.features.spread, degrees.std(0), atol=5e-3)
+    for feature, positions in enumerate(browser.features.shown_by):
+        np.testing.assert_allclose(degrees[positions, feature], np.sort(degrees[:, feature])[:-5:-1], atol=5e-3)
+        np.testing.assert_allclose(browser.degrees_of_feature(feature), degrees[:, feature], atol=5e-3)
+
+
+def test_an_empty_gallery_can_be_looked_at(tmp_path):
+    browser = Gallery.create(tmp_path / "g", tiny_model()).browse()
+    assert (len(browser), browser.labels, list(browser.positions(Where(), "name"))) == (0, {}, [])
+    assert browser.features.mean.tolist() == [0] * 16
+    assert browser.features.shown_by.shape == (16, 0)

@@ -1,0 +1,207 @@
+"""A real browser: headless Chromium, driven by selenium."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import JavascriptException, StaleElementReferenceException, WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+T = TypeVar("T")
+
+WIDE = (1400, 900)
+NARROW = (360, 740)
+_PATIENCE = 30.0
+_SIDES = (("x", "width", "scrollX"), ("y", "height", "scrollY"))
+
+
+def find_browser() -> tuple[str, str]:
+    """Where Chromium and its driver are. In CI they have to be there."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    driver = shutil.which("chromedriver")
+    if browser is None or driver is None:
+        message = "the page is tested in chromium with chromedriver, and they are not installed"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return browser, driver
+
+
+class Page:
+    """The page in a window of a browser. Whatever is looked for is waited for."""
+
+    def __init__(self, address: str, screenshots: Path, size: tuple[int, int] = WIDE, *, touch: bool = False) -> None:
+        self.address, self._screenshots = address, screenshots
+        browser, driver = find_browser()
+        options = webdriver.ChromeOptions()
+        options.binary_location = browser
+        for argument in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--use-fake-device-for-media-stream",
+            "--use-fake-ui-for-media-stream",
+        ):
+            options.add_argument(argument)
+        if touch:
+            metrics = {"width": size[0], "height": size[1], "pixelRatio": 2, "touch": True}
+            options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(driver))
+        self.driver.set_script_timeout(30)
+        if not touch:
+            metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def close(self) -> None:
+        self.driver.quit()
+
+    def go(self, path: str = "/") -> None:
+        """Opens an address of the page, and waits until there is something to see."""
+        self.driver.get(self.address + path)
+        self.wait(lambda: self.driver.find_elements(By.CSS_SELECTOR, "#main h1, #main h2"), "the page does not start")
+
+    def wait(self, condition: Callable[[], T], message: str = "") -> T:
+        """Waits until a condition holds; what it gave."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                if result := condition():
+                    return result
+            except (StaleElementReferenceException, JavascriptException):
+                pass  # drawn anew just now
+            if time.monotonic() > deadline:
+                raise AssertionError(message or "what was waited for did not happen")
+            time.sleep(0.03)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        """The first that can be seen."""
+        return self.wait(
+            lambda: next((found for found in self.all(selector) if found.is_displayed()), None), f"no {selector}"
+        )
+
+    def button(self, text: str) -> WebElement:
+        """The first button or link that can be seen and has this text or name."""
+
+        def look() -> WebElement | None:
+            found = self.all("button, a, [role=button]")
+            return next((b for b in found if b.is_displayed() and text in (b.text.strip(), b.accessible_name)), None)
+
+        return self.wait(look, f"no button {text!r}")
+
+    def run(self, script: str, *values: object) -> Any:
+        return self.driver.execute_script(script, *values)
+
+    def run_async(self, script: str, *values: object) -> Any:
+        """Runs the body of an async function."""
+        return self.driver.execute_async_script(
+            "const done = arguments[arguments.length - 1];"
+            f"(async (...given) => {{ {script} }})(...arguments).then(done, (error) => done(String(error)));",
+            *values,
+        )
+
+    def actions(self) -> ActionChains:
+        return ActionChains(self.driver, duration=50)
+
+    def press(self, *keys: str) -> None:
+        """Presses keys, one after the other, wherever the focus is."""
+        for key in keys:
+            self.actions().send_keys(key).perform()
+
+    # --- what the page shows -----------------------------------------------------------------------------------------
+
+    @property
+    def formula(self) -> str:
+        return self.run("return document.getElementById('formula').value")
+
+    def wait_formula(self, text: str) -> None:
+        self.wait(lambda: self.formula == text, f"the text is {self.formula!r}, not {text!r}")
+
+    def trays(self) -> dict[str, list[str]]:
+        """The names of the pictures in the outermost trays; those in groups are not told."""
+        return self.run(
+            "const trays = {};"
+            "for (const name of ['with', 'common', 'without'])"
+            "  trays[name] = [...document.querySelectorAll(`.is-root > .${name} > ul > li > .holder > .chip`)]"
+            "    .map((chip) => chip.getAttribute('aria-label'));"
+            "return trays"
+        )
+
+    def wait_trays(self, **names: list[str]) -> None:
+        expected = {"with": [], "common": [], "without": [], **names}
+        self.wait(lambda: self.trays() == expected, f"the trays are {self.trays()}, not {expected}")
+
+    def hits(self) -> list[str]:
+        """The names below the pictures in view, in their order."""
+        return self.run(
+            "return [...document.querySelectorAll('#main .tile .note span')].map((note) => note.textContent)"
+        )
+
+    def wait_hits(self, first: list[str]) -> None:
+        self.wait(lambda: self.hits()[: len(first)] == first, f"the hits are {self.hits()[: len(first)]}, not {first}")
+
+    def tiles(self) -> list[str]:
+        """The names of the pictures that exist, in their order."""
+        script = "return [...document.querySelectorAll('#main .tile')].map((tile) => tile.title)"
+        return [name for name in self.run(script) if name]
+
+    def first(self, count: int) -> list[str]:
+        """The names of the first pictures."""
+        return self.wait(lambda: len(self.tiles()) >= count and self.tiles()[:count], "there are no pictures")
+
+    def tile(self, name: str) -> WebElement:
+        return self.one(f'#main .tile[title="{name}"]')
+
+    def chip(self, name: str) -> WebElement:
+        """A picture in a tray."""
+        return self.one(f'#trays .chip[aria-label="{name}"]')
+
+    def offer(self, name: str, tray: str) -> None:
+        """Points at a picture, and clicks one of the trays that it offers."""
+        self.actions().move_to_element(self.tile(name)).perform()
+        self.one(f'.offer [data-tray="{tray}"]').click()
+
+    def drag(self, what: WebElement, target: str) -> None:
+        self.actions().drag_and_drop(what, self.one(target)).perform()
+
+    def tap(self, element: WebElement) -> None:
+        """Touches with a finger."""
+        place = element.rect
+        x, y = (place[at] - self.run(f"return {scroll}") + place[side] / 2 for at, side, scroll in _SIDES)
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+            self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def write(self, field: WebElement, text: str) -> None:
+        """Types over what is in a field."""
+        self.run("arguments[0].select()", field)
+        field.send_keys(text)
+
+    def type_formula(self, text: str) -> None:
+        self.write(self.one("#formula"), text)
+
+    def look(self, name: str) -> None:
+        """Keeps a screenshot, when all pictures in view have come."""
+        self.wait(
+            lambda: self.run("return [...document.images].every((image) => image.complete || image.loading === 'lazy')")
+        )
+        self._screenshots.mkdir(parents=True, exist_ok=True)
+        self.driver.save_screenshot(str(self._screenshots / f"{name}.png"))
+
+    def errors(self) -> list[str]:
+        """What the console has complained of since the last time."""
+        try:
+            return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        except WebDriverException:
+            return []

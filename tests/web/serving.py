@@ -1,0 +1,99 @@
+"""A small gallery of real files, and a real server before it: in a thread, or as a command of its own."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import uvicorn
+from PIL import Image
+
+from andornot.gallery import Gallery
+from andornot.ssl.recipe import make_recipe
+from andornot.web.app import make_app
+from andornot.web.serve import bound
+
+_PATIENCE = 30.0
+
+
+def picture(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+
+
+def save(path: Path, seed: int, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture(seed).save(path, **options)
+    return path
+
+
+def small_gallery(folder: Path) -> Gallery:
+    """24 pictures in two folders: two have the same name, one a space in it, and one no browser can show."""
+    for number in range(10):
+        save(folder / "photos" / "cats" / f"cat-{number}.png", number)
+        save(folder / "photos" / "dogs" / f"dog-{number}.jpg", 100 + number)
+    save(folder / "photos" / "cats" / "twin.png", 200)
+    save(folder / "photos" / "dogs" / "twin.png", 201)
+    save(folder / "photos" / "dogs" / "my dog.gif", 202)
+    save(folder / "photos" / "dogs" / "old.bmp", 203)
+    recipe = make_recipe(
+        {
+            "regime": "calibrated",
+            "backbone": "conv5",
+            "backbone_options": {"width": 16},
+            "num_values": 4,
+            "calibration": {"power": 4, "doubt": 0.2},
+        }
+    )
+    gallery = Gallery.create(folder / "g", recipe=recipe)
+    gallery.add(folder / "photos")
+    return gallery
+
+
+@contextmanager
+def served(gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None) -> Iterator[httpx.Client]:
+    """A client of a server that runs meanwhile."""
+    with bound("127.0.0.1", 0) as listening:
+        config = uvicorn.Config(make_app(gallery, host=host, token=token), access_log=False, log_level="warning")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            with httpx.Client(base_url=address, timeout=_PATIENCE) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(_PATIENCE)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def command(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`andornot serve` with these options, and the address that it printed."""
+    arguments = [sys.executable, "-m", "andornot", "serve", *options]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            yield process, next((word for word in line.split() if word.startswith("http")), "")
+        finally:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Waits for something that another thread or process does."""
+    end = time.monotonic() + _PATIENCE
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)

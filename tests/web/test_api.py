@@ -1,0 +1,582 @@
+"""The HTTP API: the gallery's own answers, as JSON."""
+
+import csv
+import io
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from serving import picture, save, served, small_gallery, wait_until
+
+from andornot import Formula, degree_distance
+from andornot.gallery import Gallery, Where
+from andornot.logic.distance import SCORES
+from andornot.logic.operators import LOGICS
+from andornot.web import parameters, services, thumbnails, uploads
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory) -> Gallery:
+    return small_gallery(tmp_path_factory.mktemp("api"))
+
+
+@pytest.fixture(scope="module")
+def client(gallery) -> Iterator[httpx.Client]:
+    with served(gallery) as client:
+        yield client
+
+
+@pytest.fixture
+def own(tmp_path) -> Iterator[tuple[Gallery, httpx.Client]]:
+    """A gallery that a test may change, and a server before it."""
+    gallery = small_gallery(tmp_path)
+    with served(gallery) as client:
+        yield gallery, client
+
+
+def get(client: httpx.Client, address: str, **parameters: object) -> dict:
+    response = client.get(f"/api/{address}", params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def refused(client: httpx.Client, status: int, address: str, **parameters: object) -> dict:
+    response = client.get(f"/api/{address}", params=parameters)
+    assert response.status_code == status, response.text
+    return response.json()["error"]
+
+
+def identity(gallery: Gallery, ending: str) -> int:
+    return next(i for i, path in zip(gallery.ids, gallery.paths, strict=True) if path.endswith(ending))
+
+
+def jpeg(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
+
+
+def upload(client: httpx.Client, content: bytes) -> str:
+    response = client.post("/api/uploads", content=content, headers={"Content-Type": "image/jpeg"})
+    assert response.status_code == 200, response.text
+    return response.json()["upload"]
+
+
+# --- looking around -----------------------------------------------------------------------------------------------
+
+
+def test_the_gallery_as_a_whole(client, gallery):
+    told = get(client, "gallery")
+    assert told["name"] == "g"
+    assert (told["pictures"], told["broken"], told["features"], told["values"]) == (
+        24,
+        0,
+        gallery.model.num_features,
+        4,
+    )
+    assert told["labels"] == [{"label": "cats", "pictures": 11}, {"label": "dogs", "pictures": 13}]
+    assert told["taken"]["from"] <= told["taken"]["to"]
+    assert told["scores"] == list(SCORES)
+    assert told["logics"] == list(LOGICS)
+    assert get(client, "gallery") == told
+
+
+def test_the_choices_of_the_api_are_those_of_the_gallery():
+    choices = {
+        name: field.annotation.__args__
+        for name, field in parameters.Searched.model_fields.items()
+        if name in ("score", "logic")
+    }
+    assert choices == {"score": tuple(SCORES), "logic": tuple(LOGICS)}
+
+
+def test_pictures_come_in_parts_and_in_order(client, gallery):
+    whole = get(client, "pictures", limit=1000)
+    assert whole["total"] == 24
+    assert [picture["id"] for picture in whole["pictures"]] == gallery.ids
+    assert [picture["name"] for picture in whole["pictures"]] == [Path(path).name for path in gallery.paths]
+    part = get(client, "pictures", offset=20, limit=3)
+    assert (part["total"], part["offset"], part["pictures"]) == (24, 20, whole["pictures"][20:23])
+    by_name = [picture["name"] for picture in get(client, "pictures", order="name", limit=100)["pictures"]]
+    assert by_name == sorted(by_name)
+    up, down = ([p["id"] for p in get(client, "pictures", order=order)["pictures"]] for order in ("taken", "-taken"))
+    assert up == down[::-1]
+    assert get(client, "pictures", offset=1000)["pictures"] == []
+
+
+def test_pictures_can_be_filtered(client):
+    assert get(client, "pictures", label="cats")["total"] == 11
+    assert get(client, "pictures", label="", after="", before="")["total"] == 24
+    assert get(client, "pictures", label="dogs", after="1990", before="2990-05")["total"] == 13
+    assert get(client, "pictures", before="1990-01-01")["total"] == 0
+    assert 'did you mean "cats"?' in refused(client, 400, "pictures", label="cat")["message"]
+    assert "is no date" in refused(client, 400, "search", formula="1", after="yesterday")["message"]
+
+
+def test_a_term_leads_back_to_its_picture(client):
+    for told in get(client, "pictures")["pictures"]:
+        assert [name["id"] for name in get(client, "formula", formula=told["term"])["names"]] == [told["id"]]
+
+
+def test_one_picture_with_what_it_has_more_of_than_others(client, gallery):
+    chosen = identity(gallery, "cat-3.png")
+    told = get(client, f"pictures/{chosen}")
+    assert (told["name"], told["label"], told["width"], told["height"]) == ("cat-3.png", "cats", 60, 40)
+    degrees = gallery.model.encode(gallery.paths).degrees
+    beyond = degrees[gallery.ids.index(chosen)] - degrees.mean(0)
+    strongest = [feature["feature"] for feature in told["features"]]
+    assert len(strongest) == 12
+    assert beyond[strongest].min() >= beyond.sort(descending=True).values[11] - 0.01
+    for feature in told["features"]:
+        assert feature["degree"] == pytest.approx(
+            float(degrees[gallery.ids.index(chosen), feature["feature"]]), abs=0.01
+        )
+
+
+def test_features_are_counted_over_all_pictures(client, gallery):
+    degrees = gallery.model.encode(gallery.paths).degrees.numpy()
+    listed = get(client, "features", limit=1000)
+    assert listed["total"] == len(listed["features"]) == gallery.model.num_features
+    spreads = [feature["spread"] for feature in listed["features"]]
+    assert spreads == sorted(spreads, reverse=True)
+    for told in listed["features"][:5]:
+        column = degrees[:, told["feature"]]
+        assert told["mean"] == pytest.approx(column.mean(), abs=0.01)
+        assert told["spread"] == pytest.approx(column.std(), abs=0.01)
+        assert len(told["pictures"]) == 4
+        shown = [column[gallery.ids.index(picture["id"])] for picture in told["pictures"]]
+        assert shown == pytest.approx(np.sort(column)[:-5:-1], abs=0.01)
+    means = [feature["mean"] for feature in get(client, "features", order="mean", offset=2, limit=4)["features"]]
+    assert means == pytest.approx(np.sort(degrees.mean(0))[::-1][2:6], abs=0.01)
+
+
+def test_one_feature_with_its_distribution(client, gallery):
+    told = get(client, "features/3", top=5)
+    column = gallery.model.encode(gallery.paths).degrees[:, 3].numpy()
+    assert sum(part["pictures"] for part in told["histogram"]) == 24
+    assert (told["histogram"][0]["from"], told["histogram"][-1]["to"], len(told["histogram"])) == (0, 1, 20)
+    assert [p["degree"] for p in told["pictures"]] == pytest.approx(np.sort(column)[::-1][:5], abs=0.01)
+    assert "go from 0 to" in refused(client, 404, f"features/{gallery.model.num_features}")["message"]
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_thumbnail_is_made_once_and_known_by_its_tag(own):
+    gallery, client = own
+    chosen = identity(gallery, "dog-1.jpg")
+    first = client.get(f"/api/pictures/{chosen}/thumbnail")
+    assert first.headers["content-type"] == "image/jpeg"
+    assert first.headers["cache-control"] == "private, no-cache"
+    assert Image.open(io.BytesIO(first.content)).size == (60, 40)
+    kept = list((gallery.folder / "derived" / "thumbnails").rglob("*.jpg"))
+    assert [file.read_bytes() for file in kept] == [first.content]
+    kept[0].write_bytes(b"from the disk")
+    again = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": "1"})
+    assert again.content == b"from the disk"
+    assert "immutable" in again.headers["cache-control"]
+    same = client.get(
+        f"/api/pictures/{chosen}/thumbnail", headers={"If-None-Match": f'"other", {first.headers["etag"]}'}
+    )
+    assert (same.status_code, same.content) == (304, b"")
+
+
+def test_a_thumbnail_is_small_and_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    wide = picture(1, (800, 400))
+    wide.paste("white", (0, 0, 800, 200))
+    (tmp_path / "photos").mkdir()
+    wide.save(tmp_path / "photos" / "turned.jpg", exif=exif)
+    gallery = small_gallery(tmp_path)
+    with served(gallery) as client:
+        chosen = identity(gallery, "turned.jpg")
+        told = get(client, f"pictures/{chosen}")
+        assert (told["width"], told["height"]) == (400, 800)
+        thumbnail = Image.open(io.BytesIO(client.get(f"/api/pictures/{chosen}/thumbnail").content))
+        assert thumbnail.size == (128, 256)
+        assert min(thumbnail.getpixel((120, 128))) > 240  # what was above is at the right now
+
+
+def test_a_file_that_changed_since_is_shown_as_it_is_and_one_that_is_gone_is_not(own):
+    gallery, client = own
+    chosen = identity(gallery, "cat-1.png")
+    path = Path(gallery.paths[gallery.ids.index(chosen)])
+    before = client.get(f"/api/pictures/{chosen}/thumbnail")
+    picture(1000, (90, 90)).save(path)
+    after = client.get(f"/api/pictures/{chosen}/thumbnail", headers={"If-None-Match": before.headers["etag"]})
+    assert Image.open(io.BytesIO(after.content)).size == (90, 90)
+    path.unlink()
+    for what in ("thumbnail", "picture"):
+        assert "gone" in refused(client, 404, f"pictures/{chosen}/{what}")["message"]
+    assert get(client, f"pictures/{chosen}")["width"] is None
+    path.write_bytes(b"no picture")
+    assert "not a picture" in refused(client, 404, f"pictures/{chosen}/thumbnail")["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"), [("cat-1.png", "image/png"), ("dog-1.jpg", "image/jpeg"), ("my dog.gif", "image/gif")]
+)
+def test_a_picture_that_browsers_can_show_is_sent_as_it_is(client, gallery, name, media_type):
+    chosen = identity(gallery, name)
+    response = client.get(f"/api/pictures/{chosen}/picture")
+    assert response.headers["content-type"] == media_type
+    assert response.content == Path(gallery.paths[gallery.ids.index(chosen)]).read_bytes()
+
+
+def test_a_picture_that_browsers_cannot_show_is_made_a_jpeg(client, gallery):
+    response = client.get(f"/api/pictures/{identity(gallery, 'old.bmp')}/picture")
+    assert response.headers["content-type"] == "image/jpeg"
+    shown = np.asarray(Image.open(io.BytesIO(response.content)), float)
+    assert abs(shown - np.asarray(picture(203), float)).mean() < 3
+
+
+def test_a_gallery_that_cannot_be_written_has_thumbnails_too(tmp_path):
+    gallery = small_gallery(tmp_path)
+    shutil.rmtree(gallery.folder / "derived")
+    (gallery.folder / "derived").write_text("in the way, whoever runs the test")
+    with served(gallery) as client:
+        assert client.get("/api/pictures/1/thumbnail").status_code == 200
+        assert len(get(client, "search", formula="1", top=5)["hits"]) == 5
+
+
+# --- searching ----------------------------------------------------------------------------------------------------
+
+FORMULAS = (
+    "1",
+    "cat-1.png | dog-2.jpg",
+    "cat-1.png & ~dog-2.jpg",
+    '(cat-1.png | "my dog.gif") - 5',
+    "at_least(2, 1, 2, 3) & ~4",
+    "1 & (1 | 2)",
+)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("score", SCORES)
+def test_hits_are_those_of_the_gallery(client, gallery, formula, score):
+    told = get(client, "search", formula=formula, score=score, top=7)
+    expected = gallery.search(formula, 7, score)
+    assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in expected]
+    assert [hit["distance"] for hit in told["hits"]] == pytest.approx([hit.distance for hit in expected], abs=1e-5)
+    assert [hit["name"] for hit in told["hits"]] == [Path(hit.path).name for hit in expected]
+    assert (told["formula"], told["total"]) == (formula, 24)
+
+
+def test_every_setting_arrives(client, gallery):
+    settings = {"semantics": "independent", "logic": "lukasiewicz", "include_queries": 1, "why": 1, "label": "dogs"}
+    told = get(client, "search", formula="1 & (1 | 14)", top=5, **settings)
+    expected = gallery.search(
+        "1 & (1 | 14)",
+        5,
+        semantics="independent",
+        logic="lukasiewicz",
+        include_queries=True,
+        why=True,
+        where=Where(label="dogs"),
+    )
+    assert told["total"] == 13
+    assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in expected]
+    for hit, hit_expected in zip(told["hits"], expected, strict=True):
+        assert [(why["feature"], [p["name"] for p in why["shown_by"]]) for why in hit["why"]] == [
+            (why.feature, [Path(path).name for path in why.shown_by]) for why in hit_expected.why
+        ]
+
+
+def test_similar_is_a_search_for_one_picture(client):
+    similar, search = get(client, "pictures/3/similar", top=4), get(client, "search", formula="3", top=4)
+    assert similar["hits"] == search["hits"]
+    assert refused(client, 404, "pictures/12345/similar")
+
+
+def test_a_formula_is_told_as_a_tree_with_every_mention(client):
+    text = 'at_least(2, 3, "my dog.gif", ~3) | 4 | (5 | 6) - 7 - 8'
+    told = get(client, "formula", formula=text)
+    assert [text[name["start"] : name["end"]] for name in told["names"]] == ["3", '"my dog.gif"', "3", *"45678"]
+    assert told["names"][1]["file"] == "my dog.gif"
+
+    def short(node: dict) -> object:
+        match node["op"]:
+            case "name":
+                return text[node["start"] : node["end"]]
+            case "not":
+                return ["not", short(node["item"])]
+            case "at_least":
+                return ["at_least", node["k"], *map(short, node["items"])]
+        return [node["op"], *map(short, node["items"])]
+
+    assert short(told["tree"]) == [
+        "or",
+        ["at_least", 2, "3", '"my dog.gif"', ["not", "3"]],
+        "4",
+        ["minus", ["minus", ["or", "5", "6"], "7"], "8"],
+    ]
+
+
+def test_the_deepest_formula_is_told(client):
+    text = "~(" * 99 + " & ".join(["1"] * 64) + ")" * 99
+    assert len(get(client, "formula", formula=text)["names"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("formula", "position", "length", "message"),
+    [
+        ("1 & & 2", 4, 1, "expected a name"),
+        ("1 &", 3, 0, "found the end"),
+        ("", 0, 0, "empty"),
+        ("1 & nobody.jpg", 4, 10, 'unknown name "nobody.jpg"'),
+        ('1 & "twim.png"', 4, 10, 'did you mean "twin.png"?'),
+        ("1 | twin.png", 4, 8, "may be 2 pictures: 11, "),
+        ("1 & 99", 4, 2, "unknown name"),
+        ("ä & ö", 0, 1, "unknown name"),
+        ("1 & 'x", 4, 1, "never closed"),
+    ],
+)
+@pytest.mark.parametrize("address", ["formula", "search", "download"])
+def test_a_wrong_formula_says_where(client, address, formula, position, length, message):
+    error = refused(client, 400, address, formula=formula)
+    assert message in error["message"]
+    assert (error["position"], error["length"]) == (position, length)
+
+
+def test_two_pictures_side_by_side(client, gallery):
+    told = get(client, "compare", a="cat-1.png", b="my dog.gif", features=6)
+    a, b = gallery.model.encode([path for path in gallery.paths if path.endswith(("cat-1.png", "my dog.gif"))])
+    assert (told["a"]["name"], told["b"]["name"], len(told["features"])) == ("cat-1.png", "my dog.gif", 6)
+    expected = {
+        "a": a,
+        "b": b,
+        "or": a | b,
+        "and": a & b,
+        "not_a": ~a,
+        "not_b": ~b,
+        "a_minus_b": a - b,
+        "b_minus_a": b - a,
+    }
+    assert told["degrees"].keys() == told["distributions"].keys() == expected.keys()
+    for operation, value in expected.items():
+        of_features = value.probs[told["features"]].numpy()
+        np.testing.assert_allclose(told["distributions"][operation], of_features, atol=0.01)
+        np.testing.assert_allclose(told["degrees"][operation], value.degrees[told["features"]].numpy(), atol=0.01)
+    assert told["distance"] == pytest.approx(float(degree_distance(a, b)), abs=0.01)
+    assert 'unknown name "nobody"' in refused(client, 404, "compare", a="1", b="nobody")["message"]
+
+
+def test_a_picture_beside_itself_shares_everything(client):
+    told = get(client, "compare", a="1", b="cat-0.png", features=8)
+    assert told["a"]["id"] == told["b"]["id"] == 1
+    np.testing.assert_allclose(told["degrees"]["and"], told["degrees"]["a"], atol=1e-6)
+    np.testing.assert_allclose(told["degrees"]["a_minus_b"], 0, atol=1e-6)
+    assert told["distance"] == pytest.approx(0, abs=1e-6)
+
+
+def test_many_askers_are_answered_together_and_each_its_own(client, gallery, monkeypatch):
+    calls: list[int] = []
+    plain = Gallery.search
+
+    def counted(self: Gallery, formula: list[Formula], *args: object, **kwargs: object) -> object:
+        calls.append(len(formula))
+        return plain(self, formula, *args, **kwargs)
+
+    monkeypatch.setattr(Gallery, "search", counted)
+    formulas = [f"{1 + number % 24} | {1 + number % 7}" for number in range(60)]
+    formulas[7], formulas[30] = "1 &&", "at_least(2, 1, 2, 3)"
+    with ThreadPoolExecutor(30) as pool:
+        asked = list(
+            pool.map(
+                lambda formula: client.get(
+                    "/api/search", params={"formula": formula, "top": 3, "semantics": "independent", "logic": "product"}
+                ),
+                formulas,
+            )
+        )
+    assert [response.status_code for response in asked].count(400) == 2
+    assert asked[7].status_code == asked[30].status_code == 400
+    assert "product" in asked[30].json()["error"]["message"]
+    assert max(calls) > 1
+    monkeypatch.undo()
+    for number in (0, 20, 59):
+        expected = gallery.search(formulas[number], 3, semantics="independent", logic="product")
+        assert [hit["id"] for hit in asked[number].json()["hits"]] == [hit.id for hit in expected]
+
+
+# --- uploads ------------------------------------------------------------------------------------------------------
+
+
+def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
+    file = tmp_path / "new.jpg"
+    file.write_bytes(jpeg(picture(555)))
+    name = upload(client, file.read_bytes())
+    told = get(client, "search", formula=f"{name} - 3", top=6)
+    assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in gallery.search(f'"{file}" - 3', 6)]
+    assert told["names"][0] == {"name": name, "start": 0, "end": len(name), "id": None, "upload": name, "file": name}
+    assert get(client, "compare", a=name, b="3")["a"]["upload"] == name
+    thumbnail = client.get(f"/api/uploads/{name}/thumbnail")
+    assert Image.open(io.BytesIO(thumbnail.content)).size == (60, 40)
+    assert client.delete(f"/api/uploads/{name}").status_code == 204
+    assert client.delete(f"/api/uploads/{name}").status_code == 404
+    assert client.get(f"/api/uploads/{name}/thumbnail").status_code == 404
+    assert "unknown name" in refused(client, 400, "search", formula=name)["message"]
+
+
+def test_uploads_are_dropped_when_nobody_uses_them_or_there_are_too_many(monkeypatch):
+    content = jpeg(picture(1))
+    kept = uploads.Uploads()
+    try:
+        first, second, third = (kept.add(content) for _ in range(3))
+        monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
+        kept.get(first.name)
+        kept.tidy()
+        assert set(kept.known([first.name, second.name, third.name])) == {first.name, third.name}
+        assert not second.file.exists()
+        monkeypatch.setattr(uploads, "MAX_TOTAL_BYTES", len(content))
+        kept.get(first.name)
+        kept.tidy()
+        assert not third.file.exists()
+        monkeypatch.setattr(uploads, "UNUSED_SECONDS", 0.0)
+        kept.tidy()
+        assert not first.file.exists()
+    finally:
+        kept.close()
+    assert not first.file.parent.exists()
+
+
+# --- hits to keep -------------------------------------------------------------------------------------------------
+
+
+def test_hits_as_a_list(client):
+    response = client.get("/api/download", params={"formula": "1 | 2", "format": "csv", "top": 5})
+    assert response.headers["content-disposition"] == 'attachment; filename="hits.csv"'
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    hits = get(client, "search", formula="1 | 2", top=5)["hits"]
+    assert [int(row["id"]) for row in rows] == [hit["id"] for hit in hits]
+    assert rows[0].keys() == {"rank", "distance", "id", "name", "label"}
+
+
+def test_hits_as_a_zip_of_pictures_with_names_of_their_own(own):
+    gallery, client = own
+    gone = Path(gallery.paths[4])
+    gone.unlink()
+    response = client.get("/api/download", params={"formula": "1", "top": 100, "include_queries": True})
+    assert response.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert len(set(names)) == len(names) == 24  # 23 pictures and the list
+        rows = list(csv.DictReader(io.TextIOWrapper(archive.open("hits.csv"), encoding="utf-8")))
+        assert {row["name"] for row in rows if not row["file"]} == {gone.name}
+        by_id = dict(zip(gallery.ids, gallery.paths, strict=True))
+        for row in rows:
+            if row["file"]:
+                assert archive.read(row["file"]) == Path(by_id[int(row["id"])]).read_bytes()
+
+
+# --- a gallery that changes -----------------------------------------------------------------------------------------
+
+
+def test_the_server_follows_the_gallery(own, tmp_path):
+    gallery, client = own
+    before = get(client, "gallery")["state"]
+    save(tmp_path / "photos" / "cats" / "new.png", 999)
+    Gallery.open(gallery.folder).update()
+    wait_until(lambda: get(client, "gallery")["state"] != before)
+    assert get(client, "gallery")["pictures"] == 25
+    assert [hit["name"] for hit in get(client, "search", formula="new.png", include_queries=1, top=1)["hits"]] == [
+        "new.png"
+    ]
+    assert get(client, "pictures", label="cats")["total"] == 12
+
+
+def test_a_recalibrated_gallery_is_searched_with_its_new_model_and_uploads_stay(own):
+    gallery, client = own
+    name = upload(client, jpeg(picture(77)))
+    before = get(client, "gallery")["state"]
+    other = Gallery.open(gallery.folder)
+    other.remove([str(number) for number in range(1, 13)])
+    other.recalibrate()
+    wait_until(lambda: get(client, "gallery")["pictures"] == 12 and get(client, "gallery")["state"] != before)
+    wait_until(
+        lambda: (
+            [hit["id"] for hit in get(client, "search", formula="14", top=5)["hits"]]
+            == [hit.id for hit in other.search("14", 5)]
+        )
+    )
+    assert len(get(client, "search", formula=f"{name} & 14")["hits"]) == 11
+
+
+def test_a_gallery_that_is_gone_is_said_so_and_may_come_back(own, tmp_path, caplog):
+    gallery, client = own
+    gallery.folder.rename(tmp_path / "elsewhere")
+    wait_until(lambda: client.get("/api/gallery").status_code == 503)
+    for address in ("gallery", "pictures/1", "pictures/1/thumbnail", "search?formula=1", "formula?formula=1"):
+        response = client.get(f"/api/{address}")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert str(tmp_path) not in response.text
+    assert str(tmp_path) in caplog.text
+    assert not gallery.folder.exists()
+    (tmp_path / "elsewhere").rename(gallery.folder)
+    wait_until(lambda: client.get("/api/gallery").status_code == 200)
+
+
+def test_damage_is_told_without_paths(own, caplog):
+    gallery, client = own
+    file = next(gallery.folder.glob("features-*.bin"))
+    file.write_bytes(b"\1" * file.stat().st_size)
+    error = refused(client, 500, "search", formula="1 & 2")
+    assert "andornot index --repair" in error["message"]
+    assert str(gallery.folder) not in error["message"]
+    assert "checksum" in caplog.text
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_line_is_answered_with_try_again(gallery, monkeypatch):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*_: object) -> thumbnails.Shown:
+        begun.release()
+        assert go_on.wait(30)
+        return thumbnails.Shown(b"")
+
+    monkeypatch.setattr(thumbnails.Thumbnails, "get", slow)
+    monkeypatch.setattr(services, "_LIMIT", 2)
+    with served(gallery) as client, ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(client.get, f"/api/pictures/{number}/thumbnail") for number in (1, 2)]
+        assert begun.acquire(timeout=30)
+        assert begun.acquire(timeout=30)
+        busy = client.get("/api/features")
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+        assert "try again" in busy.json()["error"]["message"]
+        assert client.get("/api/search", params={"formula": "1"}).status_code == 200  # in a line of its own
+        go_on.set()
+        assert [future.result().status_code for future in waiting] == [200, 200]
+        assert client.get("/api/features").status_code == 200
+
+
+def test_the_documentation_is_made_of_the_schema_and_loads_nothing_from_elsewhere(client):
+    schema = get(client, "openapi.json")
+    page = client.get("/api/docs").text
+    assert all(path in page for path in schema["paths"])
+    assert all(f'id="{name}"' in page for name in schema["components"]["schemas"])
+    assert "://" not in page
+    assert "<script" not in page
+    assert "style=" not in page
+    assert client.get("/api/docs.css").headers["content-type"].startswith("text/css")
+    assert not any("422" in operation["responses"] for path in schema["paths"].values() for operation in path.values())
+
+
+@pytest.mark.parametrize("address", ["/", "/features", "/feature/12", "/compare", "/help"])
+def test_addresses_of_the_page_are_the_page(client, address):
+    response = client.get(address)
+    assert response.headers["content-type"].startswith("text/html")
+    assert response.headers["cache-control"] == "no-cache"
+    tag = response.headers["etag"]
+    assert client.get("/static/index.html", headers={"If-None-Match": tag}).status_code in (200, 304)

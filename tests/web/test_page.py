@@ -1,0 +1,713 @@
+"""The page in a real browser, on a real server, with a gallery of drawn scenes."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+import torch
+from browser import NARROW, WIDE, Page
+from selenium.webdriver.common.keys import Keys
+from selenium_axe_python import Axe
+from serving import command, served
+
+from andornot.data import open_images
+from andornot.demo import write_scenes
+from andornot.gallery import Gallery
+from andornot.logic import Formula, Representation
+
+BAD_REQUEST = " 400 (Bad Request)"
+
+
+@contextmanager
+def opened(gallery: Gallery, screenshots: Path, *options: object) -> Iterator[Page]:
+    """A browser of its own, on a server of its own."""
+    with served(gallery) as client, closing(Page(address_of(client), screenshots, *options)) as page:
+        page.go()
+        yield page
+
+
+def address_of(client: httpx.Client) -> str:
+    return str(client.base_url).rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory) -> Path:
+    """Pictures in two folders: one with a name that needs quotes, two with the same name."""
+    folder = tmp_path_factory.mktemp("pictures")
+    write_scenes(open_images("scenes:?count=60"), folder / "drawn")
+    write_scenes(open_images("scenes:?count=4&seed=1"), folder / "more")
+    for file, name in zip(
+        sorted((folder / "more").iterdir()), ("a cow.jpg", "b.jpg", "same.jpg", "z.jpg"), strict=True
+    ):
+        file.rename(file.with_name(name))
+    (folder / "more" / "z.jpg").rename(folder / "drawn" / "same.jpg")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory, scenes) -> Gallery:
+    gallery = Gallery.create(tmp_path_factory.mktemp("galleries") / "scenes")
+    gallery.add(scenes, progress=False)
+    return gallery
+
+
+@pytest.fixture(scope="module")
+def address(gallery) -> Iterator[str]:
+    with served(gallery) as client:
+        yield address_of(client)
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory) -> Path:
+    kept = os.environ.get("ANDORNOT_SCREENSHOTS")
+    return Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
+
+
+@pytest.fixture(scope="module")
+def window(address, screenshots) -> Iterator[Page]:
+    """One browser for all tests that want a wide window."""
+    with closing(Page(address, screenshots)) as page:
+        yield page
+
+
+@pytest.fixture
+def page(window) -> Iterator[Page]:
+    """The first view. After the test nothing may have gone wrong, and nothing have left the machine."""
+    window.go()
+    yield window
+    check(window)
+    window.run("localStorage.clear()")
+
+
+@pytest.fixture
+def phone(address, screenshots) -> Iterator[Page]:
+    with closing(Page(address, screenshots, NARROW, touch=True)) as page:
+        page.go()
+        yield page
+        check(page)
+
+
+def check(page: Page, *expected: str) -> None:
+    """No console error but the browser's own note of what is expected, and no request to elsewhere."""
+    assert [error for error in page.errors() if not any(text in error for text in expected)] == []
+    events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))] == []
+
+
+def found(gallery: Gallery, formula: str, top: int = 4, **options: object) -> list[str]:
+    return [Path(hit.path).name for hit in gallery.search(formula, top=top, **options)]
+
+
+def picture_file(folder: Path) -> Path:
+    """A picture that is not in the gallery."""
+    file = folder / "mine.png"
+    open_images("scenes:?count=5&seed=2").read(4).save(file)
+    return file
+
+
+# --- building a query ------------------------------------------------------------------------------------------------
+
+
+def test_a_click_finds_what_is_like_the_picture(page, gallery):
+    [name] = page.first(1)
+    page.look("all")
+    page.tile(name).click()
+    page.wait_trays(**{"with": [name]})
+    page.wait_formula(name)
+    page.wait_hits(found(gallery, name))
+    page.look("hits")
+
+
+def test_a_picture_offers_the_three_trays_and_groups_nest(page, gallery):
+    a, b, c, d, e, *three = page.first(8)
+    page.tile(a).click()
+    page.wait_hits(found(gallery, a))
+    page.button("All pictures").click()
+    page.offer(b, "common")
+    page.wait_formula(f"{a} & {b}")
+    page.offer(c, "without")
+    page.wait_formula(f"{a} & {b} - {c}")
+    page.button("Add a group to “in common”").click()
+    page.button("A group of pictures").click()
+    page.tile(d).click()
+    page.tile(e).click()
+    page.wait_formula(f"{a} & {b} & ({d} | {e}) - {c}")
+    page.wait_trays(**{"with": [a], "common": [b], "without": [c]})
+    page.button("Adding here").click()
+    page.one(".is-root > .without > .tray-heading button").click()
+    page.button("What at least two of some share").click()
+    for name in three:
+        page.tile(name).click()
+    page.wait_formula(f"{a} & {b} & ({d} | {e}) - {c} - at_least(2, {', '.join(three)})")
+    page.look("groups")
+    page.button("Results").click()
+    page.wait_hits(found(gallery, page.formula))
+
+
+def test_a_picture_can_be_dragged_into_a_tray_and_on(page, gallery):
+    a, b, c = page.first(3)
+    page.drag(page.tile(a), ".tray.common")
+    page.wait_trays(common=[a])
+    page.wait_hits(found(gallery, a))
+    page.button("All pictures").click()
+    page.drag(page.tile(b), ".tray.without")
+    page.wait_formula(f"{a} - {b}")
+    page.drag(page.chip(b), ".tray.with")
+    page.wait_formula(f"{b} & {a}")
+    page.drag(page.tile(c), ".tray.with")
+    page.wait_formula(f"({b} | {c}) & {a}")
+    page.chip(c).click()
+    page.button("Remove").click()
+    page.wait_trays(**{"with": [b], "common": [a]})
+    page.button("Clear").click()
+    page.wait_trays()
+    page.wait_formula("")
+
+
+def test_text_becomes_trays_and_trays_become_text(page, gallery):
+    a, b, c = page.first(3)
+    page.type_formula(f"({a} or {b}) and not {c}")
+    page.wait_trays(**{"with": [a, b], "without": [f"{c}, by NOT"]})
+    page.wait_hits(found(gallery, f"({a} | {b}) & ~{c}"))
+    assert page.formula == f"({a} or {b}) and not {c}"  # what was typed stays, as long as only text is edited
+    page.chip(f"{c}, by NOT").click()
+    page.button("Subtract it instead of NOT").click()
+    page.wait_formula(f"({a} | {b}) - {c}")
+    page.chip(b).send_keys("c")
+    page.wait_formula(f"{a} & {b} - {c}")
+    page.chip(a).send_keys(Keys.DELETE)
+    page.wait_formula(f"{b} - {c}")
+    page.wait_hits(found(gallery, f"{b} - {c}"))
+
+
+def test_names_are_written_as_the_formula_wants_them(page, gallery):
+    page.run("document.getElementById('option-label').value = 'more'")
+    page.run("document.getElementById('option-label').dispatchEvent(new Event('change'))")
+    page.wait(lambda: page.tiles() == ["a cow.jpg", "b.jpg", "same.jpg"])
+    page.tile("a cow.jpg").click()
+    page.wait_formula('"a cow.jpg"')
+    page.button("All pictures").click()
+    page.tile("same.jpg").click()  # there are two of that name
+    identity = next(i for i, path in zip(gallery.ids, gallery.paths, strict=True) if path.endswith("more/same.jpg"))
+    page.wait_formula(f'"a cow.jpg" | {identity}')
+
+
+def test_a_mistake_is_shown_at_its_spot_while_the_results_stay(window):
+    window.go()
+    [name] = window.first(1)
+    window.type_formula(name)
+    window.wait(window.hits)
+    before = window.hits()
+    window.one("#formula").send_keys(" & | x")
+    assert window.one("#formula-error").text == 'expected a name, "~" or "(", found "|"'
+    assert window.run("return document.querySelector('#formula-copy mark').textContent") == "|"
+    below = window.run(
+        "const [mark, pointer] = ['#formula-copy mark', '#formula-error .pointer']"
+        "  .map((one) => document.querySelector(one).getBoundingClientRect());"
+        "return [Math.abs(mark.left + mark.width / 2 - pointer.left - pointer.width / 2), pointer.top - mark.bottom]"
+    )
+    assert below[0] < 6
+    assert 0 <= below[1] < 20
+    assert window.hits() == before
+    window.look("mistake")
+    window.type_formula(f"{name} | nobody.jpg")
+    window.wait(lambda: 'unknown name "nobody.jpg"' in window.one("#formula-error").text)
+    assert window.run("return document.querySelector('#formula-copy mark').textContent") == "nobody.jpg"
+    window.type_formula(name)
+    window.wait(lambda: not window.all("#formula-copy mark"))
+    assert not window.driver.find_element("id", "formula-error").is_displayed()
+    check(window, BAD_REQUEST)
+
+
+def test_an_address_that_cannot_be_searched_says_why(window):
+    window.go(f"/?q={quote('1 | nobody.jpg')}")
+    window.wait(lambda: "This query cannot be searched" in window.one("#main").text)
+    window.button("Start with all pictures").click()
+    window.wait(window.tiles)
+    check(window, BAD_REQUEST)
+
+
+def some_formulas(count: int) -> list[str]:
+    """Formulas of all shapes, in which no picture is named twice."""
+    chance = random.Random(0)
+
+    def grow(depth: int, names: Iterator[int]) -> str:
+        kind = chance.choice(["name", "not", "|", "&", "-", "|", "&", "-", "at_least"]) if depth else "name"
+        if kind == "name":
+            return str(next(names))
+        if kind == "not":
+            return f"~({grow(depth - 1, names)})"
+        operands = [f"({grow(depth - 1, names)})" for _ in range(chance.randint(2, 3))]
+        if kind == "at_least":
+            return f"at_least({chance.randint(1, len(operands))}, {', '.join(operands)})"
+        return f" {kind} ".join(operands)
+
+    return [str(Formula(grow(chance.randint(1, 3), itertools.count(1)))) for _ in range(count)]
+
+
+def test_text_to_trays_to_text_keeps_the_meaning(page):
+    by_hand = [
+        "1",
+        "~1",
+        "~~1",
+        "~1 & ~2",
+        "~(1 | 2)",
+        "1 - 2 - 3",
+        "1 - 2 & ~3",
+        "1 & ~2 - 3",
+        "1 & ~2 & 3",
+        "(1 - 2) & 3",
+    ]
+    by_hand += [
+        "1 & (2 | 3)",
+        "(1 | 2) & (3 | 4)",
+        "1 | 2 & 3",
+        "~1 - 2",
+        "(~1 & ~2) - 3",
+        "1 - (2 - 3)",
+        "~1 | 2",
+        "~1 & 2",
+    ]
+    formulas = [*by_hand, *some_formulas(200)]
+    told = page.run_async(
+        "const { read, write } = await import('/static/js/formula.js');"
+        "const { ask } = await import('/static/js/api.js');"
+        "const through = async (text) => write(read((await ask('/api/formula', { formula: text })).tree, text));"
+        "return Promise.all(given[0].map(async (text) => {"
+        "  const once = await through(text); return [once, await through(once)]; }))",
+        formulas,
+    )
+    values = Representation(torch.rand(27, 3, 3, generator=torch.Generator().manual_seed(0)).softmax(-1))
+    pictures = {str(number): value for number, value in enumerate(values, 1)}
+    for formula, (once, twice) in zip(formulas, told, strict=True):
+        assert once == twice, formula
+        for logic in ("godel", "lukasiewicz"):
+            one, other = (Formula(text).evaluate(pictures, logic=logic) for text in (formula, once))
+            assert one.isclose(other), f"{formula} became {once}"
+
+
+# --- pictures from elsewhere -----------------------------------------------------------------------------------------
+
+
+def test_a_file_joins_the_query(page, gallery, tmp_path):
+    file = picture_file(tmp_path)
+    page.driver.find_element("id", "file").send_keys(str(file))
+    page.wait_trays(**{"with": ["mine.png"]})
+    assert page.formula.startswith("upload-")
+    page.wait_hits(found(gallery, str(file)))
+    page.look("upload")
+    page.driver.refresh()
+    page.wait_hits(found(gallery, str(file)))
+
+
+def test_a_file_can_be_dropped_on_a_tray_or_pasted(page, tmp_path):
+    content = list(picture_file(tmp_path).read_bytes())
+    page.run(
+        "const transfer = new DataTransfer();"
+        "transfer.items.add(new File([new Uint8Array(arguments[0])], 'dropped.png', { type: 'image/png' }));"
+        "for (const kind of ['dragover', 'drop'])"
+        "  document.querySelector('.tray.without').dispatchEvent("
+        "    new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true }));",
+        content,
+    )
+    page.wait_trays(without=["dropped.png"])
+    page.run(
+        "const transfer = new DataTransfer();"
+        "transfer.items.add(new File([new Uint8Array(arguments[0])], 'pasted.png', { type: 'image/png' }));"
+        "document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true }));",
+        content,
+    )
+    page.wait_trays(**{"with": ["pasted.png"], "without": ["dropped.png"]})
+    page.wait(lambda: page.formula.count("upload-") == 2 and " - " in page.formula)
+
+
+def test_the_camera_takes_a_picture(page):
+    page.button("Camera").click()
+    page.wait(lambda: page.run("return document.getElementById('viewfinder').videoWidth"))
+    page.button("Take it").click()
+    page.wait_trays(**{"with": ["photo.jpg"]})
+
+
+def test_what_is_no_picture_is_refused_in_words(window, tmp_path):
+    window.go()
+    file = tmp_path / "broken.png"
+    file.write_bytes(b"no picture")
+    window.driver.find_element("id", "file").send_keys(str(file))
+    assert window.one("#notices p").text.startswith("broken.png: ")
+    window.wait_trays()
+    check(window, " 415 ")
+
+
+# --- looking closer --------------------------------------------------------------------------------------------------
+
+
+def test_why_this_one_leads_to_the_feature(page, gallery):
+    [name] = page.first(1)
+    page.tile(name).click()
+    first, second = found(gallery, name, 2)
+    page.wait_hits([first, second])
+    page.actions().move_to_element(page.tile(first)).perform()
+    page.button("Look closer").click()
+    page.wait(lambda: "Why this one" in page.one("#closer").text)
+    [hit] = gallery.search(name, top=1, why=True)
+    section = page.one("#closer section")
+    assert [row.text.splitlines()[0] for row in section.find_elements("css selector", "li")] == [
+        f"Feature {reason.feature}" for reason in hit.why
+    ]
+    assert len(section.find_elements("css selector", ".shown-by img")) == 3 * len(hit.why)
+    assert f"picture={hit.id}" in page.driver.current_url
+    page.look("why")
+    page.press(Keys.ARROW_RIGHT)
+    page.wait(lambda: second in page.one("#closer h2").text)
+    page.driver.back()
+    page.wait(lambda: not page.driver.find_element("id", "closer").is_displayed())
+    page.driver.forward()
+    page.wait(lambda: "Why this one" in page.one("#closer").text)
+    page.one("#closer li a").click()
+    page.wait(lambda: page.one("#main h1").text.startswith("Feature "))
+    assert not page.driver.find_element("id", "closer").is_displayed()
+
+
+def test_the_page_of_a_feature_shows_its_degrees_and_its_pictures(page, gallery):
+    page.button("Features").click()
+    page.wait(lambda: len(page.all(".card")) == 60)
+    page.look("features")
+    page.button("Show more").click()
+    page.wait(lambda: len(page.all(".card")) == 120)
+    page.one(".card").click()
+    page.wait(lambda: page.one("#main h1").text.startswith("Feature "))
+    page.wait(page.hits)
+    degrees = page.run("return [...document.querySelectorAll('.note b')].map((note) => Number(note.textContent))")
+    assert degrees == sorted(degrees, reverse=True)
+    counts = page.run(
+        "return [...document.querySelectorAll('.spread tbody tr')].map((row) => Number(row.cells[1].textContent))"
+    )
+    assert len(counts) == 20
+    assert sum(counts) == len(gallery)
+    page.look("feature")
+    name = page.hits()[0]
+    page.tile(name).click()  # a picture can be taken from here too, and the results show up above
+    page.wait_formula(name)
+    page.one(".peek").click()
+    page.wait_hits(found(gallery, name))
+
+
+def test_two_pictures_and_what_the_logic_makes_of_them(page):
+    a, b = page.first(2)
+    page.type_formula(f"{a} | {b}")
+    page.wait_trays(**{"with": [a, b]})
+    page.button("Compare").click()
+    page.wait(lambda: page.all(".logic tbody tr"))
+    values = page.run(
+        "return [...document.querySelectorAll('.logic tbody tr')].map((row) =>"
+        "  [...row.querySelectorAll('td .value')].map((value) => Number(value.textContent)))"
+    )
+    assert len(values) == 15
+    for one, other, either, both, not_one, less, _ in values:
+        assert either >= max(one, other) - 0.02
+        assert both <= min(one, other) + 0.02
+        assert not_one == pytest.approx(1 - one, abs=0.011)
+        assert less <= one + 0.01
+    page.look("compare")
+    page.button("Distributions").click()
+    page.wait(lambda: len(page.all(".distribution")) == 15 * 7)
+    page.look("distributions")
+    page.button("Swap the two").click()
+    page.wait(lambda: page.one('[aria-label="Picture a"]').get_attribute("value") == b)
+    page.drag(page.chip(b), ".swap + .slot")
+    page.wait(lambda: page.one('[aria-label="Picture b"]').get_attribute("value") == b)
+    page.write(page.one('[aria-label="Picture a"]'), a + Keys.ENTER)
+    page.wait(lambda: "distance" in page.one("#main").text and a in page.one(".slots img").get_attribute("alt"))
+
+
+def test_the_help_has_examples_of_this_gallery(page, gallery):
+    page.button("Help").click()
+    examples = page.wait(lambda: page.all(".examples a"))
+    assert len(examples) == 5
+    page.look("help")
+    examples[2].click()
+    page.wait(lambda: " & " in page.formula)
+    page.wait_hits(found(gallery, page.formula))
+
+
+# --- the address -----------------------------------------------------------------------------------------------------
+
+
+def test_back_and_forward_lead_through_queries_and_views(page, gallery):
+    a, b = page.first(2)
+    page.tile(a).click()
+    page.wait_hits(found(gallery, a))
+    page.button("Features").click()
+    page.wait(lambda: page.all(".card"))
+    page.button("Pictures").click()
+    page.wait_hits(found(gallery, a))
+    page.type_formula(f"{a} | {b}")
+    page.wait_hits(found(gallery, f"{a} | {b}"))
+    page.driver.back()
+    page.wait_trays(**{"with": [a]})
+    page.wait_hits(found(gallery, a))
+    page.driver.back()
+    page.wait(lambda: page.all(".card"))
+    page.driver.back()
+    page.driver.back()
+    page.wait(lambda: page.tiles()[:2] == [a, b])
+    page.wait_trays()
+    for _ in range(4):
+        page.driver.forward()
+    page.wait_trays(**{"with": [a, b]})
+    page.wait_hits(found(gallery, f"{a} | {b}"))
+
+
+def test_the_address_holds_query_score_number_and_filters(page, gallery):
+    page.go(f"/?q={quote('1 | 2')}&score=containment&top=12&label=drawn")
+    page.wait(lambda: "12 nearest of 61" in page.one(".facts").text)
+    page.wait_hits(
+        [name for name in found(gallery, "1 | 2", 8, score="containment") if name not in ("b.jpg", "a cow.jpg")][:2]
+    )
+    page.one("#options summary").click()
+    page.look("options")
+    assert page.run("return document.getElementById('option-score').value") == "containment"
+    page.run(
+        "const field = document.getElementById('option-before');"
+        "field.value = '1999-01-01'; field.dispatchEvent(new Event('change'))"
+    )
+    page.wait(lambda: "Nothing was found" in page.one("#main").text)
+    assert "before=1999-01-01" in page.driver.current_url
+    page.look("nothing")
+    page.go("/?before=1999-01-01")
+    page.wait(lambda: "No picture passes the filters" in page.one("#main").text)
+    page.button("Show all pictures").click()
+    page.wait(page.tiles)
+
+
+def test_hits_can_be_saved(page, gallery, tmp_path):
+    page.driver.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    page.go("/?q=1&top=12")
+    page.wait(page.hits)
+    page.button("list").click()
+    lines = page.wait(lambda: next(iter(tmp_path.glob("*.csv")), None)).read_text().splitlines()
+    assert len(lines) == 13
+    assert found(gallery, "1", 1)[0] in lines[1]
+    page.button("pictures").click()
+    page.wait(lambda: next(iter(tmp_path.glob("*.zip")), None))
+
+
+# --- how it can be used ----------------------------------------------------------------------------------------------
+
+
+def test_the_keyboard_is_enough(page, gallery):
+    focused = lambda: page.run("return document.activeElement.title")  # noqa: E731
+    a, b = page.first(2)
+    for _ in range(40):
+        page.press(Keys.TAB)
+        if focused() == a:
+            break
+    assert focused() == a
+    page.press(Keys.ARROW_RIGHT)
+    assert focused() == b
+    page.press(Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ENTER)
+    page.wait_trays(**{"with": [b]})
+    near = found(gallery, b)
+    page.wait_hits(near)
+    assert focused() == near[0]
+    page.press(Keys.ARROW_RIGHT, "c")
+    page.wait_formula(f"{b} & {near[1]}")
+    hits = found(gallery, page.formula)
+    page.wait_hits(hits)
+    page.press("n")
+    page.wait_formula(f"{b} & {near[1]} - {hits[0]}")
+    hits = found(gallery, page.formula)
+    page.wait_hits(hits)
+    page.press(" ")
+    page.wait(lambda: hits[0] in page.one("#closer h2").text)
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.driver.find_element("id", "closer").is_displayed())
+    assert focused() == hits[0]
+    page.press("/")
+    page.wait(lambda: page.run("return document.activeElement.id") == "formula")
+    page.press(Keys.ESCAPE)
+    assert page.run("return document.activeElement.id") != "formula"
+    page.look("keyboard")
+
+
+def test_the_grid_keeps_only_what_is_in_view(page):
+    """A listing of 100,000: the pictures of the gallery again and again, under other names."""
+    fake = page.driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument",
+        {
+            "source": """
+        const real = window.fetch;
+        window.fetch = async (address, options) => {
+          const { pathname, searchParams } = new URL(address, location);
+          if (pathname !== "/api/pictures") return real(address, options);
+          const [offset, limit] = ["offset", "limit"].map((name) => Number(searchParams.get(name)));
+          const pictures = Array.from({ length: Math.min(limit, 100_000 - offset) }, (_, place) => {
+            const number = offset + place;
+            return { id: 1 + number % 60, name: `${number}.jpg`, term: `${1 + number % 60}`, label: "", taken: null };
+          });
+          return Response.json({ total: 100_000, offset, pictures });
+        };"""
+        },
+    )
+    try:
+        page.go()
+        page.wait(lambda: "100,000 pictures" in page.one(".facts").text)
+        page.wait(lambda: page.tiles()[:1] == ["0.jpg"])
+        columns = int(page.one(".grid").get_attribute("aria-colcount"))
+        for target in (50_000, 99_999, 3):
+            page.run("scrollTo(0, arguments[0] * document.querySelector('.grid').clientHeight)", target / 100_000)
+            page.tile(f"{target}.jpg")
+            assert len(page.all(".tile")) < 20 * columns
+        page.run("document.querySelector('.tile[tabindex=\"0\"]').focus()")
+        page.press(Keys.END)
+        page.wait(lambda: page.run("return document.activeElement.title") == "99999.jpg")
+        page.press(Keys.PAGE_UP, Keys.HOME)
+        page.wait(lambda: page.run("return document.activeElement.title") == "0.jpg")
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", fake)
+
+
+def test_a_narrow_screen_folds_the_query(phone, gallery):
+    assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0]
+    [name] = phone.first(1)
+    phone.look("narrow")
+    tile = phone.tile(name)
+    phone.tap(tile)  # shows what there is to choose
+    phone.wait_trays()
+    phone.tap(phone.button("Add to “in common”"))
+    phone.wait_trays(common=[name])
+    phone.wait_hits(found(gallery, name, 2))
+    assert not phone.driver.find_element("id", "trays").is_displayed()
+    phone.tap(phone.one("#unfold"))
+    assert phone.one("#trays").is_displayed()
+    phone.look("narrow-query")
+    phone.tap(phone.button("Clear"))
+    phone.wait_trays()
+    phone.tap(phone.one("#unfold"))
+    for path in ("/features", "/feature/3", "/compare?a=1&b=2", "/help", "/?q=1&picture=2"):
+        phone.go(path)
+        phone.look(f"narrow{path.partition('?')[0].replace('/', '-')}")
+        assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0], path
+
+
+def test_dark_is_followed_and_can_be_chosen(page):
+    ground = lambda: page.run("return getComputedStyle(document.body).backgroundColor")  # noqa: E731
+    light = ground()
+    page.one("#theme").click()
+    dark = ground()
+    assert dark != light
+    page.driver.refresh()
+    page.wait(lambda: page.tiles())
+    assert ground() == dark
+    page.look("dark")
+    page.run("localStorage.clear()")
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    page.driver.refresh()
+    page.wait(lambda: page.tiles())
+    assert ground() == dark
+    assert page.one("#theme").get_attribute("aria-pressed") == "true"
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+VIEWS = {
+    "all": "/",
+    "hits": "/?q=(1 | 2) %26 ~3",
+    "groups": "/?q=(1 | 2) %26 at_least(2, 3, 4, 5) - (6 | 7)",
+    "mistake": "/?q=1 %26",
+    "nothing": "/?q=1&before=1999-01-01",
+    "everything": "/?q=1&all=1",
+    "features": "/features",
+    "feature": "/feature/3?q=1",
+    "compare": "/compare?a=1&b=2",
+    "distributions": "/compare?a=1&b=2&show=distributions",
+    "help": "/help",
+    "closer": "/?q=1&picture=2",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
+def test_axe_finds_no_serious_fault(address, screenshots, size, theme):
+    faults = {}
+    window = NARROW if size == "narrow" else WIDE
+    with closing(Page(address, screenshots, window, touch=size == "narrow")) as page:
+        page.go()
+        page.run("localStorage.setItem('andornot-theme', arguments[0])", theme)
+        for name, path in VIEWS.items():
+            page.go(path)
+            if size == "narrow" and name == "groups":
+                page.one("#unfold").click()
+            page.look(f"{name}-{size}-{theme}")
+            time.sleep(0.5)  # colours fade in, and faded ones have less contrast
+            axe = Axe(page.driver)
+            axe.inject()
+            for fault in axe.run()["violations"]:
+                if fault["impact"] in ("serious", "critical"):
+                    faults[name, fault["id"]] = [node["html"][:120] for node in fault["nodes"][:3]]
+        check(page, BAD_REQUEST)
+    assert faults == {}
+
+
+# --- when something is not as it should be ---------------------------------------------------------------------------
+
+
+def test_an_empty_gallery_says_how_to_fill_it(tmp_path, gallery, screenshots):
+    with opened(Gallery.create(tmp_path / "empty", gallery.model), screenshots) as page:
+        assert "No pictures yet" in page.one("#main").text
+        page.look("empty")
+        for path in ("/features", "/compare", "/help"):
+            page.go(path)
+        check(page)
+
+
+def test_news_of_the_gallery_are_taken(tmp_path, scenes, gallery, screenshots):
+    own, pictures, files = copied(scenes, gallery, tmp_path)
+    with opened(own, screenshots) as page:
+        page.wait(lambda: len(page.tiles()) == 6)
+        shutil.copy(files[6], pictures)
+        Gallery.open(own.folder).add(pictures, progress=False)
+        page.wait(lambda: len(page.tiles()) == 7)
+        assert page.one("#notices p").text == "The gallery has changed: 7 pictures now."
+        check(page)
+
+
+@pytest.mark.slow
+def test_a_server_that_went_away_is_told_and_found_again(tmp_path, scenes, gallery, screenshots):
+    own, _, _ = copied(scenes, gallery, tmp_path)
+    with closing(Page("", screenshots)) as page:
+        with served(own) as client:
+            page.address = address_of(client)
+            page.go()
+            page.wait(lambda: len(page.tiles()) == 6)
+        page.wait(lambda: "does not answer" in page.one("#trouble").text)
+        page.look("gone")
+        assert len(page.tiles()) == 6
+        with command("--gallery", str(own.folder), "--port", page.address.rpartition(":")[2]):
+            page.wait(lambda: not page.driver.find_element("id", "trouble").is_displayed())
+            page.first(6)
+            page.tile(page.tiles()[0]).click()
+            page.wait(page.hits)
+        check(page, "ERR_")
+
+
+def copied(scenes: Path, gallery: Gallery, folder: Path) -> tuple[Gallery, Path, list[Path]]:
+    """A gallery of six pictures, their folder, and all files there are."""
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    files = sorted((scenes / "drawn").iterdir())
+    for file in files[:6]:
+        shutil.copy(file, pictures)
+    own = Gallery.create(folder / "own", gallery.model)
+    own.add(pictures, progress=False)
+    return own, pictures, files

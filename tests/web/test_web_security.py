@@ -1,0 +1,428 @@
+"""Who may ask, and what may come: everything hostile is refused with a clear line, and the server goes on."""
+
+import io
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+import pytest
+from PIL import Image
+from serving import command, picture, served, small_gallery
+
+from andornot.cli import main
+from andornot.gallery import Gallery
+from andornot.web import uploads
+
+IMAGE = {"Content-Type": "image/png"}
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory) -> Gallery:
+    return small_gallery(tmp_path_factory.mktemp("security"))
+
+
+@pytest.fixture(scope="module")
+def client(gallery) -> Iterator[httpx.Client]:
+    with served(gallery) as client:
+        yield client
+
+
+def saved(image: Image.Image, form: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def png_that_says(width: int, height: int) -> bytes:
+    """The beginning of a picture of that size, and next to nothing of it."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
+
+
+# --- what leaves ----------------------------------------------------------------------------------------------------
+
+
+def test_no_path_leaves_or_enters(client, gallery, tmp_path):
+    secret = tmp_path / "secret.png"
+    picture(1).save(secret)
+    inside = gallery.paths[0]
+    names = [str(secret), inside, f"~/{secret.name}", "cats/cat-1.png", "../photos/cats/cat-1.png", "/etc/passwd"]
+    for name in names:
+        for address in ("search", "formula"):
+            response = client.get(f"/api/{address}", params={"formula": f'"{name}"'})
+            assert response.status_code == 400
+            assert response.json()["error"]["message"].startswith("unknown name")
+        assert client.get("/api/compare", params={"a": name, "b": "1"}).status_code == 404
+    addresses = ["gallery", "pictures", "pictures/1", "pictures/1/similar", "features", "features/1", "compare?a=1&b=2"]
+    addresses += ["search?formula=1&why=1", "formula?formula=1", "search?formula=twin.png", "search?formula=x"]
+    addresses += ["download?formula=1&format=csv", "download?formula=1", "openapi.json", "docs", "pictures?label=x"]
+    for address in addresses:
+        assert str(gallery.folder.parent).encode() not in client.get(f"/api/{address}").content, address
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/%2e%2e/app.py",
+        "/static/..%5capp.py",
+        "/static//etc/passwd",
+        "/static/%2fetc/passwd",
+        "/static/js/../../../__init__.py",
+        "/../../etc/passwd",
+        "/api/pictures/..%2f..%2fetc%2fpasswd/picture",
+        "/api/pictures/1%00/picture",
+        "/api/uploads/..%2f..%2fetc%2fpasswd/thumbnail",
+        "/api/uploads/upload-0123456789abcdef%0a/thumbnail",
+        "/api/uploads/upload-0123456789abcdef/thumbnail",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(client, path):
+    # Through a socket: a client library would tidy the path up.
+    with socket.create_connection((client.base_url.host, client.base_url.port), 10) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.split()[1] in (b"400", b"404")
+    assert b'"error"' in answer
+
+
+@pytest.mark.parametrize("identity", ["0", "-1", "25", "1.5", "x", "9" * 19, "9" * 400, "1e3", "%F0%9F%98%80"])
+@pytest.mark.parametrize("what", ["", "/thumbnail", "/picture", "/similar"])
+def test_foreign_ids_are_refused(client, identity, what):
+    response = client.get(f"/api/pictures/{identity}{what}")
+    assert response.status_code in (400, 404)
+    assert response.json()["error"]["message"]
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_from_mistakes(client):
+    for address in ("/", "/static/index.html", "/api/gallery", "/api/pictures/1/picture", "/api/nothing", "/nothing"):
+        headers = client.get(address).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "server" not in headers or headers["server"] == "uvicorn"
+
+
+# --- who asks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8008", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:8008", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example:8008", 403),
+        ("192.168.1.7:8008", 403),
+        ("", 403),
+    ],
+)
+def test_only_its_own_host_is_served(client, host, status):
+    assert client.get("/api/gallery", headers={"Host": host}).status_code == status
+
+
+def test_other_addresses_have_other_names(gallery):
+    with served(gallery, host="0.0.0.0") as client:
+        hosts = {"192.168.1.7:8008": 200, "[fe80::1]": 200, socket.gethostname(): 200, "evil.example": 403}
+        assert {host: client.get("/api/gallery", headers={"Host": host}).status_code for host in hosts} == hosts
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+    ],
+)
+def test_other_sites_cannot_change_anything(client, headers):
+    content = saved(picture(1), "PNG")
+    assert client.post("/api/uploads", content=content, headers={**IMAGE, **headers}).status_code == 403
+    name = client.post("/api/uploads", content=content, headers=IMAGE).json()["upload"]
+    assert client.delete(f"/api/uploads/{name}", headers=headers).status_code == 403
+    own = {"Origin": str(client.base_url), "Sec-Fetch-Site": "same-origin"}
+    assert client.delete(f"/api/uploads/{name}", headers=own).status_code == 204
+
+
+def test_other_sites_cannot_look_but_may_link(client):
+    for mode, status in (("no-cors", 403), ("cors", 403), ("navigate", 200)):
+        headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode}
+        assert client.get("/api/pictures/1/picture", headers=headers).status_code == status
+        assert client.get("/", headers=headers).status_code == status
+
+
+def test_a_token_is_needed_where_there_is_one(gallery):
+    with served(gallery, host="0.0.0.0", token="the-token") as client:
+        for address in ("/", "/static/index.html", "/api/gallery", "/api/pictures/1/thumbnail", "/api/docs"):
+            assert client.get(address).status_code == 401
+            for wrong in ("the-toke", "the-token-", "ü", "x"):
+                headers = {"Authorization": f"Bearer {wrong}".encode()}
+                assert client.get(address, headers=headers).status_code == 401
+                assert client.get(address, params={"token": wrong}).status_code == 401
+        assert client.post("/api/uploads?token=the-token", content=b"x", headers=IMAGE).status_code == 401
+        refusal = client.get("/api/gallery")
+        assert refusal.headers["www-authenticate"] == "Bearer"
+        assert "token" in refusal.json()["error"]["message"]
+        assert client.get("/api/gallery", headers={"Authorization": "Bearer the-token"}).status_code == 200
+        assert not client.cookies
+        opened = client.get("/compare?a=1&token=the-token&b=x%26y")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/compare?a=1&b=x%26y")
+        cookie = opened.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert client.get("/api/gallery").status_code == 200  # the client has the cookie now
+        assert client.get("/").status_code == 200
+
+
+def test_the_way_to_the_cookie_does_not_lead_elsewhere(gallery):
+    with served(gallery, host="0.0.0.0", token="the-token") as client:
+        for path in ("//evil.example/", "/%5cevil.example", "/%0d%0aSet-Cookie:x=y"):
+            with socket.create_connection((client.base_url.host, client.base_url.port), 10) as connection:
+                request = f"GET {path}?token=the-token HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                connection.sendall(request.encode())
+                answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode().lower()
+            location = next(line for line in answer.splitlines() if line.startswith("location:"))
+            assert location.startswith("location: /")
+            assert not location.startswith(("location: //", "location: /\\"))
+            assert answer.count("\nset-cookie:") == 1
+
+
+# --- what comes -----------------------------------------------------------------------------------------------------
+
+
+def test_formulas_are_bounded(client):
+    for formula in ("a" * 10_000, "1 | " * 2_500 + "1", "(" * 10_000, "~" * 1_999 + "1", " | ".join(["1"] * 65)):
+        for address in ("search", "formula", "download"):
+            response = client.get(f"/api/{address}", params={"formula": formula})
+            assert response.status_code == 400
+            assert len(response.json()["error"]["message"]) < 300
+
+
+def test_a_formula_that_would_take_minutes_is_refused_at_once(client):
+    names = list("123456")
+    formula = " | ".join(f"({a} - {b})" for a in names for b in names if a != b)
+    begin = time.monotonic()
+    response = client.get("/api/search", params={"formula": formula})
+    assert response.status_code == 400
+    assert response.json()["error"]["position"] == formula.index("-")
+    independent = client.get("/api/search", params={"formula": formula, "semantics": "independent"})
+    assert independent.status_code == 200
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"top": 0},
+        {"top": 1001},
+        {"top": "many"},
+        {"top": "9" * 5000},
+        {"score": "magic"},
+        {"logic": ""},
+        {"semantics": "none"},
+        {"why": "perhaps"},
+        {"label": "x" * 301},
+        {"after": "2024-13-45"},
+        {"before": "0000"},
+        {"unknown": 1},
+    ],
+)
+def test_wrong_parameters_are_named(client, parameters):
+    response = client.get("/api/search", params={"formula": "1", **parameters})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"]
+    assert "position" not in response.json()["error"]
+
+
+def test_an_upload_that_is_too_large_is_refused_however_it_is_sent(client):
+    too_large = b"\0" * (uploads.MAX_BYTES + 1)
+
+    def unannounced() -> Iterator[bytes]:
+        for start in range(0, len(too_large), 2**20):
+            yield too_large[start : start + 2**20]
+
+    for content in (too_large, unannounced()):
+        response = client.post("/api/uploads", content=content, headers=IMAGE)
+        assert response.status_code == 413
+        assert "20,000,000 bytes" in response.json()["error"]["message"]
+
+
+def test_an_upload_without_an_end_is_cut_off(client):
+    with socket.create_connection((client.base_url.host, client.base_url.port), 30) as connection:
+        connection.sendall(b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"100000\r\n" + b"\0" * 2**20 + b"\r\n"
+        sent = 0
+        with suppress(ConnectionError):
+            for _ in range(1000):
+                connection.sendall(chunk)
+                sent += 1
+        assert sent < 500
+    assert client.get("/api/gallery").status_code == 200
+
+
+@pytest.mark.parametrize("size", [(50_000, 50_000), (2**31 - 1, 2**31 - 1), (8_000, 7_000)])
+def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(client, size):
+    begin = time.monotonic()
+    response = client.post("/api/uploads", content=png_that_says(*size), headers=IMAGE)
+    assert response.status_code in (413, 415)
+    assert time.monotonic() - begin < 5
+    if size == (8_000, 7_000):
+        assert response.status_code == 413
+        assert "50,000,000 pixels" in response.json()["error"]["message"]
+
+
+HOSTILE = {
+    "nothing": b"",
+    "text": b"hello",
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+    "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "truncated png": saved(picture(1), "PNG")[:-500],
+    "truncated jpeg": saved(picture(1), "JPEG")[:200],
+    "a tiff that points at itself": b"II*\0\x08\0\0\0\x01\0\x00\x01\x03\0\x01\0\0\0\x01\0\0\0\x08\0\0\0",
+    "nearly no pixels": png_that_says(0, 1),
+    "few of many pixels": png_that_says(4_000, 4_000),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_is_no_picture_is_refused(client, content):
+    response = client.post("/api/uploads", content=content, headers=IMAGE)
+    assert response.status_code == 415
+    assert response.json()["error"]["message"].startswith("this is not a picture")
+
+
+ODD = {
+    "cmyk": saved(picture(1).convert("CMYK"), "JPEG"),
+    "palette with transparency": saved(picture(1).quantize(8), "GIF", transparency=3),
+    "animated": saved(picture(1), "GIF", save_all=True, append_images=[picture(n) for n in range(2, 40)]),
+    "animated png": saved(picture(1), "PNG", save_all=True, append_images=[picture(2)]),
+    "16 bits": saved(picture(1).convert("I").convert("I;16"), "PNG"),
+    "one bit": saved(picture(1).convert("1"), "PNG"),
+    "transparent webp": saved(picture(1).convert("RGBA"), "WEBP"),
+    "one pixel": saved(Image.new("RGB", (1, 1)), "PNG"),
+    "very narrow": saved(Image.new("RGB", (20_000, 1)), "PNG"),
+}
+
+
+@pytest.mark.parametrize("content", ODD.values(), ids=ODD.keys())
+def test_odd_pictures_are_pictures(client, content):
+    response = client.post("/api/uploads", content=content, headers=IMAGE)
+    assert response.status_code == 200, response.text
+    name = response.json()["upload"]
+    assert client.get("/api/search", params={"formula": name}).status_code == 200
+    thumbnail = Image.open(io.BytesIO(client.get(f"/api/uploads/{name}/thumbnail").content))
+    assert thumbnail.mode == "RGB"
+    assert max(thumbnail.size) <= 256
+
+
+def test_an_upload_says_that_it_is_a_picture(client):
+    content = saved(picture(1), "PNG")
+    for kind in ("text/plain", "multipart/form-data; boundary=x", ""):
+        assert client.post("/api/uploads", content=content, headers={"Content-Type": kind}).status_code == 415
+    assert client.put("/api/uploads", content=content, headers=IMAGE).status_code == 405
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_when_what_was_asked_is_answered(gallery, number, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with command("--gallery", str(gallery.folder), "--port", "0") as (process, address):
+        content = saved(picture(1, (5000, 5000)), "PNG", compress_level=1)
+        with httpx.Client(base_url=address, timeout=60) as client, ThreadPoolExecutor(1) as pool:
+            assert client.get("/api/gallery").status_code == 200
+            assert list(tmp_path.iterdir())  # the folder of the uploads
+
+            def slowly() -> Iterator[bytes]:
+                for start in range(0, len(content), 2**20):
+                    yield content[start : start + 2**20]
+                    time.sleep(0.02)
+
+            answer = pool.submit(client.post, "/api/uploads", content=slowly(), headers=IMAGE)
+            time.sleep(0.3)
+            process.send_signal(number)
+            assert answer.result(60).status_code == 200
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_host_prints_a_token_that_opens_the_page(gallery):
+    with command("--gallery", str(gallery.folder), "--port", "0", "--host", "0.0.0.0") as (_, address):
+        port = httpx.URL(address).port
+        token = httpx.URL(address).params["token"]
+        assert len(token) > 30
+        here = f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{here}/api/gallery").status_code == 401
+        assert httpx.get(f"{here}/api/gallery", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    with command("--gallery", str(gallery.folder), "--port", "0", "--host", "0.0.0.0", "--no-auth") as (_, address):
+        assert "token" not in address
+        assert httpx.get(f"http://127.0.0.1:{httpx.URL(address).port}/api/gallery").status_code == 200
+
+
+def test_a_server_that_cannot_start_says_why(gallery, tmp_path, capsys):
+    folder = str(gallery.folder)
+
+    def run(*options: str) -> str:
+        """The only line that is printed."""
+        assert main(["serve", *options]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert len(printed.err.splitlines()) == 1
+        return printed.err
+
+    assert "is not a folder" in run("--gallery", str(tmp_path / "none"))
+    assert "no gallery in it" in run("--gallery", str(tmp_path))
+    assert "unknown engine" in run("--gallery", folder, "--engine", "magic")
+    assert "there is no address" in run("--gallery", folder, "--host", "no.such.host.invalid")
+    assert "no port" in run("--gallery", folder, "--port", "99999")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"port {port} of 127.0.0.1 cannot be used" in run("--gallery", folder, "--port", port)
+
+
+def test_the_next_port_is_taken_if_none_was_asked_for(gallery):
+    with command("--gallery", str(gallery.folder)) as (_, one), command("--gallery", str(gallery.folder)) as (_, other):
+        assert one != other
+        assert all(httpx.get(f"{address}api/gallery").status_code == 200 for address in (one, other))
+
+
+def test_without_its_packages_it_says_what_to_install(gallery, tmp_path):
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
+    code = "import sys; from andornot.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = [sys.executable, "-c", code, "serve", "--gallery", str(gallery.folder)]
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "andornot: the page needs the package fastapi: pip install 'andornot[web]'\n"
