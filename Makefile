@@ -14,7 +14,7 @@ demo: $(READY)  ## the main job on embedded data, in demo/
 	@$(BIN)/andornot demo -o demo
 
 test: $(READY)  ## run the tests, the examples in the docs included
-	@$(BIN)/pytest -q -n 2 $(TESTS)
+	@$(BIN)/pytest -q -n 2 --dist loadgroup $(TESTS)
 
 check: $(READY)  ## formatting, lint and types
 	@$(BIN)/ruff format --check .

@@ -26,9 +26,10 @@ def few_scenes(monkeypatch):
     monkeypatch.setattr(demo, "SCENES", "scenes:?count=24&classes=dog+car")
 
 
-def printed_command(output: str) -> list[str]:
-    """The words of the command in the last line, as a shell takes them."""
-    return shlex.split(output.splitlines()[-1])
+def printed_command(output: str, command: str) -> list[str]:
+    """The words of the line that has the command in it, as a shell takes them."""
+    (line,) = (line for line in output.splitlines() if f" {command} " in line and "--gallery" in line)
+    return shlex.split(line)
 
 
 def test_the_example_of_the_readme_is_printed_and_drawn(tmp_path, capsys):
@@ -54,7 +55,11 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
     output = capsys.readouterr().out
     assert scenes.ATTRIBUTION in output
     assert {file.name for file in Path("my demo").iterdir()} == {"scenes", "gallery", *SHEETS}
-    program, *arguments = printed_command(output)
+    _, *serving = printed_command(output, "serve")
+    monkeypatch.setattr("andornot.web.serve.serve", lambda options: print(Gallery.open(options.gallery)))
+    assert main(serving) == 0
+    assert capsys.readouterr().out.startswith("Gallery(24 pictures")
+    program, *arguments = printed_command(output, "search")
     assert shutil.which(program) is not None
     assert main(arguments) == 0
     assert len(capsys.readouterr().out.splitlines()) == 10

@@ -159,7 +159,9 @@ def show_gallery(folder: Path) -> None:
         print(f"   {formula:<34} {score:<11}  {file}")
     print(f"   {scenes.ATTRIBUTION}\n")
     command = ["search", searches["or"].formula, "--gallery", str(folder / "gallery")]
-    print(f"   The gallery stays. Search it yourself:\n\n   {_program()} {shlex.join(command)}")
+    page = ["serve", "--gallery", str(folder / "gallery"), "--open"]
+    print(f"   The gallery stays. Search it yourself:\n\n   {_program()} {shlex.join(command)}\n")
+    print(f"   Or on a page in the browser, which builds formulas from clicks:\n\n   {_program()} {shlex.join(page)}")
 
 
 def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:

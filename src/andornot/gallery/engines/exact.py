@@ -62,7 +62,7 @@ def largest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
     if groups <= 2 * top:
         values, places = scores.topk(top, dim=1)
         return values, places
-    grouped = scores[:, : groups * _GROUP].unflatten(1, (groups, _GROUP))
+    grouped = scores[:, : groups * _GROUP].view(len(scores), groups, _GROUP)
     chosen = grouped.amax(-1).topk(top, dim=1).indices[:, :, None]
     columns = (chosen * _GROUP + torch.arange(_GROUP)).flatten(1)
     behind = torch.arange(groups * _GROUP, scores.shape[1]).expand(len(scores), -1)
