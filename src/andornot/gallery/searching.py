@@ -71,6 +71,7 @@ class Searcher:
         self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
         self._most: dict[int, tuple[str, ...]] = {}
+        self._everything = Selection(sources.snapshot, None)
 
     def find(self, formula: Formula, given: Collection[str] | None = None) -> dict[str, Named]:
         """What each name of a formula stands for."""
@@ -83,7 +84,7 @@ class Searcher:
     def search(self, formulas: Sequence[Formula], asked: Asked) -> list[list[Hit]]:
         """The hits of each formula, all found by one call of the engine."""
         named = [self.find(formula, asked.pictures) for formula in formulas]
-        selection = Selection(self._snapshot, asked.where)
+        selection = self._everything if asked.where in (None, Where()) else Selection(self._snapshot, asked.where)
         if not formulas:
             return []
         queries = self._evaluate(formulas, named, asked)
