@@ -52,6 +52,13 @@ class Exact:
                 best_rows = best_rows.gather(1, kept)
         return best_first(best_rows.numpy(), best_scores.numpy())
 
+    def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best of some rows for one query `(D,)`, at most `top`, and their scores: what other engines end with."""
+        rows = np.sort(rows)
+        scores = (self._vectors.take(rows) @ query).numpy()
+        best = np.lexsort((rows, -scores))[:top]
+        return rows[best], scores[best]
+
 
 def largest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
     """As `scores.topk(top, dim=1)`, in a tenth of the time if there are many columns.

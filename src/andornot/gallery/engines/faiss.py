@@ -92,11 +92,8 @@ class Faiss:
 
     def _best(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         """The best of some rows by their exact scores, `top` of them; the rest is filled with what never is best."""
-        rows = np.sort(rows)
-        scores = (self._vectors.take(rows) @ query).numpy()
-        chosen = np.lexsort((rows, -scores))[:top]
-        rows, scores = rows[chosen], scores[chosen]
-        if missing := top - len(chosen):
+        rows, scores = self._exact.best_of(query, rows, top)
+        if missing := top - len(rows):
             rows, scores = np.pad(rows, (0, missing)), np.pad(scores, (0, missing), constant_values=-np.inf)
         return rows, scores
 

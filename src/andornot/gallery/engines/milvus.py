@@ -53,7 +53,7 @@ class Milvus:
     """A collection for the vectors of one score. Candidates are scored again, so that scores are those of `Exact`."""
 
     def __init__(self, address: Address, vectors: Vectors) -> None:
-        self._address, self._vectors = address, vectors
+        self._address, self._vectors, self._exact = address, vectors, Exact(vectors)
         self._snapshot = vectors.sources.snapshot
         self._server = Connection(address)
         ending = "" if vectors.score == "degrees" else f"_{vectors.score.replace('-', '_')}"
@@ -73,11 +73,13 @@ class Milvus:
             answers = self._ask(queries, asked, expression)
             found = [self._rows(ids) for ids in answers]
             if all(len(rows) >= top for rows in found):
-                return self._ranked(queries, found, top)
+                pairs = zip(queries, found, strict=True)
+                best = [self._exact.best_of(query, rows, top) for query, rows in pairs]
+                return np.stack([rows for rows, _ in best]), np.stack([scores for _, scores in best])
             if min(map(len, answers)) < asked:
                 break
             asked *= 2  # many of them are not in the gallery any more
-        return Exact(self._vectors).search(queries, top, selection)
+        return self._exact.search(queries, top, selection)
 
     def _check(self) -> None:
         """Before the first search: whether the collection is ours and complete, and can be searched."""
@@ -119,15 +121,6 @@ class Milvus:
         positions = np.searchsorted(known, ids)
         is_there = known[np.minimum(positions, len(known) - 1)] == ids
         return np.asarray(self._snapshot.rows[positions[is_there]])
-
-    def _ranked(self, queries: Tensor, found: list[np.ndarray], top: int) -> tuple[np.ndarray, np.ndarray]:
-        best_rows, best_scores = np.empty((len(found), top), np.int64), np.empty((len(found), top), np.float32)
-        for number, candidates in enumerate(found):
-            rows = np.sort(candidates)
-            scores = (self._vectors.take(rows) @ queries[number]).numpy()
-            best = np.lexsort((rows, -scores))[:top]
-            best_rows[number], best_scores[number] = rows[best], scores[best]
-        return best_rows, best_scores
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
