@@ -27,6 +27,7 @@ from andornot import Representation
 from andornot.cli import main
 from andornot.gallery import Gallery, GalleryError, Where, database
 from andornot.gallery.engines import engine_named, milvus, milvus_connection
+from andornot.gallery.engines.exact import Exact
 from andornot.gallery.engines.milvus import Milvus, _expression, milvus_engine
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_space import Space
@@ -272,6 +273,12 @@ def assert_holds(gallery: Gallery) -> None:
     assert contents_there(milvus_of(gallery)) == contents_expected(gallery)
 
 
+class OnlyCandidates(Exact):
+    """Scores what Milvus found, and refuses to look through the gallery instead."""
+
+    search = None  # type: ignore[assignment]
+
+
 class Counting:
     """Counts the pictures that go to the server; may do something before each batch."""
 
@@ -293,7 +300,7 @@ class TestServer:
 
     @pytest.mark.parametrize("score", SCORES)
     def test_hits_are_those_of_the_exact_engine(self, score, folder, address, monkeypatch):
-        monkeypatch.setattr(milvus, "Exact", None)  # nothing is compared here
+        monkeypatch.setattr(milvus, "Exact", OnlyCandidates)
         exact, far = Gallery.open(folder / "g"), Gallery.open(folder / "g", engine=address)
         far.prepare(score)
         rng = np.random.default_rng(0)
@@ -326,7 +333,7 @@ class TestServer:
             far.search("1", where=Where(label="dgo"))
 
     def test_a_filter_is_applied_by_the_server(self, folder, address, monkeypatch):
-        monkeypatch.setattr(milvus, "Exact", None)
+        monkeypatch.setattr(milvus, "Exact", OnlyCandidates)
         monkeypatch.setattr(milvus, "SPARE", 0)
         far = Gallery.open(folder / "g", engine=address)
         far.prepare()
