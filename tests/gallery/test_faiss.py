@@ -148,6 +148,21 @@ def test_more_than_are_found_in_the_lists_are_asked_for(folder):
     assert all(len(np.unique(own)) == 2900 for own in rows)
 
 
+def test_an_index_that_finds_too_little_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(faiss, "_DIMENSIONS", (1, 2))
+    monkeypatch.setattr(faiss, "best_reduction", lambda *given: best_reduction(*given).cut(3))
+    monkeypatch.setattr(faiss, "_DEPTHS", (60,))
+    monkeypatch.setattr(faiss, "_DEEPEST", 70)
+    gallery = Gallery.create(tmp_path / "g", tiny_model(), engine="faiss")
+    grow_without_files(gallery, COUNT)
+    gallery.prepare()
+    index = index_of(gallery)
+    assert index.numbers["recall"] < 0.9
+    assert index.numbers["probes"] < index.lists
+    exact = Gallery.open(gallery.folder, engine="exact")
+    assert gallery.search("5 & ~9", 50) == exact.search("5 & ~9", 50)
+
+
 # --- keeping up ------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ looked through, and how many must be is measured, on the gallery itself, for eac
 """
 
 import zlib
+from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -29,10 +30,13 @@ _FORMAT: Final = 1
 _FEW_ROWS: Final = 10_000
 # What is measured: how many of the best of a query are found, by the kind of query that is hit worst.
 MEASURED_TOP: Final = 50
-_WANTED_RECALL: Final = 0.995
+_MAY_BE_LOST: Final = 0.005
 _QUERIES_OF_EACH_KIND: Final = 64
 _DIMENSIONS: Final = (32, 64, 96, 128, 192, 256, 384, 512)
 _DEPTHS: Final = (75, 100, 150, 200, 300)
+_DEEPEST: Final = 1000
+# An index that finds less than this is not used.
+_LEAST_RECALL: Final = 0.99
 # For the reduction and the lists.
 _SAMPLED_QUERIES: Final = 256
 _SAMPLED_BYTES: Final = 2**27
@@ -75,7 +79,7 @@ class Faiss:
 
     def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """As `Engine.search`."""
-        if self._index is None or len(selection) < _FEW_ROWS:
+        if self._index is None or not self._index.is_good or len(selection) < _FEW_ROWS:
             return self._exact.search(queries, top, selection)
         top = min(top, len(selection))
         found = self._index.search(queries, top, selection)
@@ -120,6 +124,11 @@ class _Index:
     def made_of(self) -> int:
         """How many there were when the lists were made."""
         return int(self.numbers["made_of"])
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it finds nearly all that a comparison with every picture finds."""
+        return self.numbers["recall"] >= _LEAST_RECALL
 
     @property
     def bytes(self) -> int:
@@ -224,17 +233,25 @@ def _made(vectors: Vectors, exact: Exact) -> _Index:
     queries = torch.cat(list(sample_queries(vectors.sources, vectors.score, _SAMPLED_QUERIES, generator)))
     reduction = best_reduction(queries, vectors.take(sample), max(_DIMENSIONS))
     trial = _Trial(vectors, exact, used, generator)
-    width = reduction.queries.shape[1]
-    depth = _DEPTHS[-1]
-    for dimensions in (*(d for d in _DIMENSIONS if d < width), width):
-        index = _with_lists(vectors, reduction.cut(dimensions), used, generator)
-        probes = index.lists
+    width, depth = reduction.queries.shape[1], _DEPTHS[-1]
+    made: dict[int, _Index] = {}
+
+    def is_enough(dimensions: int) -> bool:
+        made[dimensions] = index = _with_lists(vectors, reduction.cut(dimensions), used, generator)
         # Half of what may be lost is lost by the dimensions, the other half by the lists that are left out.
-        if trial.recall(index, depth, probes) >= (1 + _WANTED_RECALL) / 2:
-            break
-    while (fewer := int(_FEWER_LISTS * probes)) and trial.recall(index, depth, fewer) >= _WANTED_RECALL:
+        return trial.recall(index, depth, index.lists) >= 1 - _MAY_BE_LOST / 2
+
+    choices = [*(d for d in _DIMENSIONS if d < width), width]
+    place = bisect_left(choices, True, key=is_enough)
+    if place == len(choices):
+        place, depth = place - 1, _DEEPEST
+    index = made[choices[place]]
+    probes = index.lists
+    # Where not even that is enough, lists are left out all the same: what is searched must be less than all.
+    wanted = min(1 - _MAY_BE_LOST, trial.recall(index, depth, probes) - _MAY_BE_LOST / 2)
+    while (fewer := int(_FEWER_LISTS * probes)) and trial.recall(index, depth, fewer) >= wanted:
         probes = fewer
-    depth = next((d for d in _DEPTHS if trial.recall(index, d, probes) >= _WANTED_RECALL), depth)
+    depth = next((d for d in _DEPTHS if trial.recall(index, d, probes) >= wanted), depth)
     index.numbers.update(probes=probes, depth=depth, recall=trial.recall(index, depth, probes))
     return index
 
