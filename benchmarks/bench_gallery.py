@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--data", default="digits", help="small grey pictures (default: digits)")
     parser.add_argument("--model", type=Path, help="folder of a model (default: one is trained)")
     parser.add_argument("--pictures", type=int, default=210_000, help="how many, with copies (default: 210,000)")
+    parser.add_argument("--scores", nargs="+", default=["degrees", "cross-entropy"], help="default: both")
     parser.add_argument("--jpegs", type=Path, help="folder of JPEGs to index (default: 500 drawn ones)")
     parser.add_argument("--keep", type=Path, help="folder for the gallery, used again if it is there")
     options = parser.parse_args()
@@ -57,7 +58,7 @@ def main() -> None:
         seconds = time.perf_counter() - seconds
         print(f"{len(gallery):,} pictures, {model.num_features} features of {model.num_values} values")
         print_table("a gallery", [Row("opening it, seconds", seconds, "< 1", seconds < 1), exact_batch(gallery)])
-        for score in ("degrees", "cross-entropy"):
+        for score in options.scores:
             print_table(f"FAISS, {score}", list(bench_faiss(gallery, score)))
 
 
