@@ -187,8 +187,7 @@ class Gallery:
         """Calibrates the model anew on all pictures of the gallery. No picture is read: their features are stored."""
         with open_writer(self.folder) as writer:
             writer.calibrate(self.model)
-        self.refresh()
-        self._prepare_again()
+            self._prepare_again()
 
     @classmethod
     def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
@@ -212,8 +211,7 @@ class Gallery:
             self.refresh()
             summary = index(writer, self.model, scope, progress=progress)
             self._finish(writer, summary)
-        self.refresh()
-        self._prepare_again()
+            self._prepare_again()
         return summary
 
     def prepare(self, score: str = "degrees") -> None:
@@ -222,14 +220,15 @@ class Gallery:
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
         _check_score(score)
-        self.derive()
         with suppress(LockedError), writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
 
     def _prepare_again(self) -> None:
+        """Takes what was committed, and prepares it. Only for who holds the lock."""
+        self.refresh()
         for score in self._searching.kept_scores:
-            self.prepare(score)
+            self._searching.prepare(score)
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
         for folder in folders:

@@ -1,6 +1,7 @@
 """From formulas to hits, in one state of a gallery."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,6 +118,8 @@ class Searcher:
 
     def prepare(self, score: str) -> None:
         """Brings the engine of a score up to date. Only for who holds the gallery's lock."""
+        with suppress(OSError):  # all works without, but slower
+            self.degrees.extend()
         self._engine(score)[1].prepare()
 
     def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:

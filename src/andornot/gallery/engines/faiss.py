@@ -8,6 +8,7 @@ looked through, and how many must be is measured, on the gallery itself, for eac
 import zlib
 from bisect import bisect_left
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -232,14 +233,14 @@ def _made(vectors: Vectors, exact: Exact) -> _Index:
     sample = _sample(used, _SAMPLED_BYTES // (4 * vectors.dimensions), generator)
     queries = torch.cat(list(sample_queries(vectors.sources, vectors.score, _SAMPLED_QUERIES, generator)))
     reduction = best_reduction(queries, vectors.take(sample), max(_DIMENSIONS))
-    trial = _Trial(vectors, exact, used, generator)
+    recall = cache(_Trial(vectors, exact, used, generator).recall)
     width, depth = reduction.queries.shape[1], _DEPTHS[-1]
     made: dict[int, _Index] = {}
 
     def is_enough(dimensions: int) -> bool:
         made[dimensions] = index = _with_lists(vectors, reduction.cut(dimensions), used, generator)
         # Half of what may be lost is lost by the dimensions, the other half by the lists that are left out.
-        return trial.recall(index, depth, index.lists) >= 1 - _MAY_BE_LOST / 2
+        return recall(index, depth, index.lists) >= 1 - _MAY_BE_LOST / 2
 
     choices = [*(d for d in _DIMENSIONS if d < width), width]
     place = bisect_left(choices, True, key=is_enough)
@@ -248,11 +249,11 @@ def _made(vectors: Vectors, exact: Exact) -> _Index:
     index = made[choices[place]]
     probes = index.lists
     # Where not even that is enough, lists are left out all the same: what is searched must be less than all.
-    wanted = min(1 - _MAY_BE_LOST, trial.recall(index, depth, probes) - _MAY_BE_LOST / 2)
-    while (fewer := int(_FEWER_LISTS * probes)) and trial.recall(index, depth, fewer) >= wanted:
+    wanted = min(1 - _MAY_BE_LOST, recall(index, depth, probes) - _MAY_BE_LOST / 2)
+    while (fewer := int(_FEWER_LISTS * probes)) and recall(index, depth, fewer) >= wanted:
         probes = fewer
-    depth = next((d for d in _DEPTHS if trial.recall(index, d, probes) >= wanted), depth)
-    index.numbers.update(probes=probes, depth=depth, recall=trial.recall(index, depth, probes))
+    depth = next((d for d in _DEPTHS if recall(index, d, probes) >= wanted), depth)
+    index.numbers.update(probes=probes, depth=depth, recall=recall(index, depth, probes))
     return index
 
 
