@@ -49,6 +49,14 @@ def test_the_defaults_are_the_papers(key, value):
     assert getattr(Recipe(), key) == value
 
 
+@pytest.mark.parametrize("synthesis", ["vanilla", "mean", "maximum"])
+def test_the_expected_value_loss_is_that_of_logic_alone_unless_somebody_says_otherwise(synthesis):
+    assert Recipe(synthesis=synthesis).beta == 0
+    assert load_recipe("mnist", [f"synthesis={synthesis}"]).beta == 0
+    assert load_recipe("mnist", [f"synthesis={synthesis}", "beta=0.6"]).beta == 0.6
+    assert make_recipe(Recipe(synthesis=synthesis, beta=0.3).model_dump()).beta == 0.3
+
+
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.endswith("-paper")])
 def test_a_paper_recipe_changes_nothing_that_the_paper_says_but_n(name):
     recipe = load_recipe(name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..ssl.recipe import Recipe, load_recipe, make_recipe
+from ..ssl.recipe import Recipe, load_recipe
 
 Scale = Literal["small", "paper"]
 
@@ -26,8 +27,8 @@ class Plan:
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""
-        recipe = load_recipe(self.recipe_name, ("prior=null", *self.changes))
-        return make_recipe({**recipe.model_dump(mode="json"), **changes})
+        own = (f"{key}={json.dumps(value)}" for key, value in changes.items())
+        return load_recipe(self.recipe_name, ("prior=null", *self.changes, *own))
 
     def calibrated(self) -> Recipe:
         """A pretrained backbone as it is, its channels calibrated: the reference that training must beat."""

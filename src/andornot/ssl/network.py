@@ -9,7 +9,7 @@ from ..logic import Representation
 from .backbones import Backbone
 from .heads import Predictor, Projector
 from .losses import Losses, Pair, proposed_loss
-from .synthesis import SYNTHESES, mix_pictures
+from .synthesis import SYNTHESES, default_beta, mix_pictures
 from .targets import Centre, Target
 
 
@@ -68,12 +68,13 @@ class Objective(nn.Module):
         temperature: float = 0.1,
         mixing: float = 0.5,
         alpha: float = 0.5,
-        beta: float = 0.6,
+        beta: float | None = None,
     ) -> None:
         super().__init__()
         self.network, self.centre = network, centre
         self.synthesis = SYNTHESES[synthesis]
-        self.temperature, self.mixing, self.alpha, self.beta = temperature, mixing, alpha, beta
+        self.temperature, self.mixing, self.alpha = temperature, mixing, alpha
+        self.beta = default_beta(synthesis) if beta is None else beta
 
     def forward(self, first: Tensor, second: Tensor, partners: Tensor | None = None) -> StepResult:
         """Two views `(B, C, H, W)` of B pictures; each first view is mixed with that of its partner.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .synthesis import SYNTHESES
+from .synthesis import SYNTHESES, default_beta
 from .views import ViewSettings
 
 
@@ -52,7 +52,9 @@ class Recipe(BaseModel):
     synthesis: str = "logic"
     mixing: float = Field(default=0.5, ge=0, le=1, description="λ_mix")
     alpha: float = Field(default=0.5, ge=0, le=1)
-    beta: float = Field(default=0.6, ge=0, le=1)
+    beta: float = Field(
+        default=0.6, ge=0, le=1, description="weight of the expected value loss; 0 for other methods than logic"
+    )
     prediction_temperature: float = Field(default=0.1, gt=0, description="τ_s")
     target_temperature: float = Field(default=0.04, gt=0, description="τ_t")
     centre_momentum: float = Field(default=0.9, ge=0, le=1, description="m")
@@ -72,6 +74,13 @@ class Recipe(BaseModel):
     )
 
     calibration: Calibration = Calibration()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _beta_of_the_method(cls, settings: Any) -> Any:
+        if isinstance(settings, Mapping) and "beta" not in settings:
+            return {**settings, "beta": default_beta(settings.get("synthesis", "logic"))}
+        return settings
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":

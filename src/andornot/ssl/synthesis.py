@@ -41,3 +41,8 @@ SYNTHESES: Final[dict[str, Synthesis | None]] = {
     "maximum": maximum,
     "logic": logic,
 }
+
+
+def default_beta(synthesis: str) -> float:
+    """β as the paper has it: 0.6 "of the logic operation method"; the other methods minimise L alone."""
+    return 0.6 if synthesis == "logic" else 0.0
