@@ -18,12 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from andornot.cli import main
-from andornot.data import ImageSet, open_images
+from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate import retrieval_report
 from andornot.evaluate.operators import CANDIDATES, OPERATORS
 from andornot.evaluate.outcome import EvaluationError
 from andornot.evaluate.report import REPORT, RESULT
 from andornot.evaluate.retrieval import Protocol
+from andornot.evaluate.sets import attribution
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
 from andornot.reproduce import EXPERIMENTS, reproduce, searching, tables, work
@@ -381,10 +382,10 @@ def test_the_ablation_goes_over_truth_values_alpha_and_beta(digits, tmp_path):
 
 
 def test_the_papers_figures_stand_beside_ours_where_it_has_some():
-    assert paper_figure("cifar10:/data", "logic").mean == pytest.approx(0.9128)
-    assert paper_figure("imagenet100:/data", "N = 128, M = 32").deviation == pytest.approx(0.0038)
-    assert paper_figure("voc:/data", "maximum").mean == pytest.approx(0.6119)
-    assert paper_figure("digits", "logic") is paper_figure("voc:/data", "N = 128, M = 32") is None
+    assert paper_figure("cifar10", "logic").mean == pytest.approx(0.9128)
+    assert paper_figure("imagenet100", "N = 128, M = 32").deviation == pytest.approx(0.0038)
+    assert paper_figure("voc", "maximum").mean == pytest.approx(0.6119)
+    assert paper_figure("digits", "logic") is paper_figure("voc", "N = 128, M = 32") is None
 
 
 # Plans
@@ -408,6 +409,20 @@ def test_the_recipe_follows_from_the_experiment_its_data_and_its_scale(experimen
     assert plan.recipe_name == recipe
     assert plan.seeds == {"small": 2, "paper": 8}[scale]
     assert plan.recipe({}).prior is None, "the paper has none"
+
+
+def test_a_folder_is_judged_by_what_lies_in_it_and_not_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mnist", "voc", "scenes-from-rome"):
+        Path(name).mkdir()
+        Image.new("RGB", (8, 8)).save(Path(name, "a.png"))
+    Path("numbers").mkdir()
+    Path("numbers", "train-images-idx3-ubyte").touch()
+    assert make_plan("classification", "mnist", None, "paper", 1, [], {}).recipe_name == "cifar10-paper"
+    assert make_plan("classification", "numbers", None, "paper", 1, [], {}).recipe_name == "mnist-paper"
+    assert paper_figure(source_of("voc"), "logic") is paper_figure(source_of("./voc"), "logic") is None
+    assert attribution("scenes-from-rome") == attribution("./scenes-from-rome") == {}
+    assert "Twemoji" in attribution("scenes:?count=3")["pictures"]
 
 
 def test_what_the_user_sets_wins_over_the_recipe():

@@ -298,18 +298,13 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    from .data import open_images
-    from .pretraining import default_recipe, pretrain
+    from .pretraining import default_recipe, pretrain, training_part
     from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
     from .ssl.training import Stopped
 
-    recipe = load_recipe(options.recipe or default_recipe(options.source), options.changes)
-    images = open_images(options.source)
-    test_images = None
-    if {"train", "test"} <= set(images.splits) and images.split is None:
-        test_images = open_images(options.source, split="test")
-        images = open_images(options.source, split="train")
+    images, test_images = training_part(options.source)
+    recipe = load_recipe(options.recipe or default_recipe(images.source), options.changes)
     try:
         model = pretrain(
             images,

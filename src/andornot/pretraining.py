@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
 from torch import nn
 
-from .data import ImageSet, Pictures
+from .data import ImageSet, Pictures, open_images
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
@@ -30,9 +31,25 @@ class PretrainingError(ValueError):
     """A pretraining that cannot be started as asked."""
 
 
-def default_recipe(source: str) -> str:
-    """The recipe for pictures from there, if none is named."""
-    return "digits" if source.partition(":")[0].partition("?")[0] in ("digits", "mnist") else "photos"
+def default_recipe(source: str | None) -> str:
+    """The recipe for pictures of that source, if none is named."""
+    return "digits" if source in ("digits", "mnist") else "photos"
+
+
+def training_part(spec: str) -> tuple[ImageSet, ImageSet | None]:
+    """The pictures to train on, and those that are held out to measure with.
+
+    Held out is the split `test`; where there is none `val`, unless the source itself counts it to `trainval`. All
+    others are trained on. A spec that names a split is taken at its word, and nothing is measured.
+    """
+    images = open_images(spec)
+    splits = images.splits
+    held_out = "test" if "test" in splits else "val" if "val" in splits and "trainval" not in splits else None
+    if images.split is not None or held_out is None:
+        return images, None
+    test = open_images(spec, split=held_out)
+    names = set(test.names)
+    return images.subset(np.array([name not in names for name in images.names])), test
 
 
 def pretrain(
@@ -57,6 +74,8 @@ def pretrain(
     calibrated = recipe.regime == "calibrated"
     network = None if calibrated else new_network(recipe, images.channels)
     backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
+    if is_first_process():
+        say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
         pictures = images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict)
@@ -82,6 +101,18 @@ def pretrain(
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe) -> str:
+    """What is about to be done with which pictures."""
+    if images.split is not None:
+        part = f", the split {images.split}"
+    else:
+        part = f", all but the split {test_images.split}" if test_images is not None else ""
+    pictures = f"{len(images):,} pictures ({images.source or 'given'}{part})"
+    if recipe.regime != "calibrated":
+        return f"pretraining on {pictures}"
+    return f"calibrating on {f'{ENOUGH_PICTURES:,} of ' if len(images) > ENOUGH_PICTURES else ''}{pictures}"
 
 
 def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:

@@ -25,6 +25,7 @@ class ImageSet:
     - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
     - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
     - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
+    - `source` is the name of the source that it was opened from, such as `voc`; None for a set made by hand.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ImageSet:
         channels: int = 3,
         split: str | None = None,
         splits: Sequence[str] = (),
+        source: str | None = None,
         indices: np.ndarray | None = None,
     ) -> None:
         self.reader = reader
@@ -49,6 +51,7 @@ class ImageSet:
         self.channels = channels
         self.split = split
         self.splits = tuple(splits)
+        self.source = source
         expected = len(self.indices)
         for what, items in (("names", names), ("labels", labels), ("boxes", boxes)):
             if items is not None and len(items) != expected:
@@ -101,6 +104,7 @@ class ImageSet:
             channels=self.channels,
             split=self.split,
             splits=self.splits,
+            source=self.source,
             indices=self.indices[chosen],
         )
 

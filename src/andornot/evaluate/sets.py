@@ -1,6 +1,6 @@
 """Which pictures of a data set an experiment takes for what."""
 
-from ..data import ImageSet, open_images, scenes
+from ..data import ImageSet, open_images, scenes, source_of
 from .outcome import EvaluationError
 
 
@@ -28,4 +28,4 @@ def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
 
 def attribution(data: str) -> dict[str, str]:
     """Whose pictures a report shows, where that has to be said: as a setting of the experiment."""
-    return {"pictures": scenes.ATTRIBUTION} if data.startswith("scenes") else {}
+    return {"pictures": scenes.ATTRIBUTION} if source_of(data) == "scenes" else {}

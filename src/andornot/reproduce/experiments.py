@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..data import source_of
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
 from ..evaluate.sets import attribution
@@ -101,7 +102,7 @@ def make_plan(
         raise EvaluationError(
             f"--{next(iter(protocol))} is for the experiments in retrieval, {experiment} has no such number"
         )
-    source = data.partition(":")[0].partition("?")[0]
+    source = source_of(data)
     recipe = chosen.small if scale == "small" else chosen.paper
     if source == "digits" and scale == "small":
         recipe = "digits"

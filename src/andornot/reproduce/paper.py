@@ -46,7 +46,7 @@ RESULTS: Final[dict[str, dict[str, Spread]]] = {
 }
 
 
-def paper_figure(data: str, name: str) -> Spread | None:
-    """What the paper has for that method on that data set, as a part of 1; None where it has nothing."""
-    found = RESULTS.get(data.partition(":")[0], {}).get(name)
+def paper_figure(source: str, name: str) -> Spread | None:
+    """What the paper has for that method on the data set of that source, as a part of 1; None where it has nothing."""
+    found = RESULTS.get(source, {}).get(name)
     return None if found is None else Spread(found.mean / 100, found.deviation / 100)

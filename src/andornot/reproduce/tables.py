@@ -8,7 +8,7 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any, Final
 
-from ..data import ImageSet
+from ..data import ImageSet, source_of
 from ..evaluate.linear import LinearSettings, linear_evaluation
 from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
 from ..evaluate.outcome import Outcome, Section, Spread, Table
@@ -141,9 +141,10 @@ def _file_name(name: str) -> str:
 
 def _table(caption: str, first: str, plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = []
+    source = source_of(plan.data)
     for name, found in figures.items():
         ours = Spread(found["mean"], found["deviation"]) if len(found["runs"]) > 1 else found["mean"]
-        rows.append([name, ours, paper_figure(plan.data, name)])
+        rows.append([name, ours, paper_figure(source, name)])
     columns = [first, "here", "in the paper"]
     if all(row[2] is None for row in rows):
         columns, rows = columns[:2], [row[:2] for row in rows]
