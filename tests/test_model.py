@@ -345,6 +345,14 @@ def own_network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU())
 
 
+def test_loading_draws_no_random_weights(any_model, tmp_path):
+    """They would be replaced, and take longer than all else."""
+    any_model.save(tmp_path)
+    before = torch.random.get_rng_state()
+    Model.load(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_a_network_of_ones_own_is_given_again_when_loading(tmp_path):
     recipe = make_recipe({"regime": "calibrated", "size": 16})
     model = Model.calibrated(wrap_backbone(own_network(), size=16), torch.rand(30, 6), recipe)

@@ -8,15 +8,20 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .version import __version__
+
+# The names that `logic` knows, spelled out: to import it takes a second. A test holds that they are the same.
+SCORES: Final = ("degrees", "cross-entropy", "containment")
+SEMANTICS: Final = ("exact", "independent")
+LOGICS: Final = ("godel", "lukasiewicz", "product")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(given)
+    options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
     options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
@@ -86,7 +91,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"andornot: warning: {message}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Knows all commands. What `evaluate` and `reproduce` take is added for them alone: it takes seconds to import."""
     parser = argparse.ArgumentParser(
         prog="andornot", description="Image representations that you can compute with: a | b, a & b, ~a."
     )
@@ -94,8 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_pretrain(commands)
-    _add_evaluate(commands)
-    _add_reproduce(commands)
+    _add_evaluate(commands, with_options=command == "evaluate")
+    _add_reproduce(commands, with_options=command == "reproduce")
     _add_index(commands)
     _add_search(commands)
     _add_serve(commands)
@@ -141,9 +147,7 @@ def _add_pretrain(commands: Any) -> None:
     pretrain.set_defaults(run=_pretrain)
 
 
-def _add_evaluate(commands: Any) -> None:
-    from .evaluate.commands import EVALUATIONS
-
+def _add_evaluate(commands: Any, *, with_options: bool) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         help="measure a model on labelled pictures",
@@ -152,6 +156,10 @@ def _add_evaluate(commands: Any) -> None:
         "          andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o operability/ --enough 60",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if not with_options:
+        return
+    from .evaluate.commands import EVALUATIONS
+
     kinds = evaluate.add_subparsers(title="measurements", metavar="WHAT", required=True)
     for name, evaluation in EVALUATIONS.items():
         kind = kinds.add_parser(
@@ -170,21 +178,24 @@ def _add_evaluate(commands: Any) -> None:
         kind.set_defaults(run=_evaluate, evaluation=name)
 
 
-def _add_reproduce(commands: Any) -> None:
-    from .evaluate.commands import PROTOCOL_OPTIONS
-    from .reproduce import EXPERIMENTS
-
-    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+def _add_reproduce(commands: Any, *, with_options: bool) -> None:
     reproduce = commands.add_parser(
         "reproduce",
         help="repeat an experiment of the paper",
         description="Trains what an experiment needs, measures it, and writes result.json and report.html into the\n"
-        f"output folder. Stopped, the same command goes on where it was.\n\n{listed}",
+        "output folder. Stopped, the same command goes on where it was.",
         epilog="examples: andornot reproduce mnist-retrieval -o out/\n"
         "          andornot reproduce mnist-retrieval --data mnist:/data/mnist -o out/\n"
         "          andornot reproduce classification --data cifar10:/data --scale paper -o out/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if not with_options:
+        return
+    from .evaluate.commands import PROTOCOL_OPTIONS
+    from .reproduce import EXPERIMENTS
+
+    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    reproduce.description = f"{reproduce.description}\n\n{listed}"
     reproduce.add_argument("experiment", metavar="EXPERIMENT", choices=EXPERIMENTS, help="one of those above")
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
     reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
@@ -206,8 +217,6 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _add_index(commands: Any) -> None:
-    from .logic.distance import SCORES
-
     index = commands.add_parser(
         "index",
         help="make a gallery of folders of pictures, or bring it up to date",
@@ -233,10 +242,6 @@ def _add_index(commands: Any) -> None:
 
 
 def _add_search(commands: Any) -> None:
-    from .logic.distance import SCORES
-    from .logic.formula import SEMANTICS
-    from .logic.operators import LOGICS
-
     search = commands.add_parser(
         "search",
         help="find the pictures of a gallery that are nearest to a formula",

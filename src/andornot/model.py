@@ -18,6 +18,7 @@ from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from tqdm import tqdm
 
 from .data import Pictures
@@ -250,8 +251,10 @@ class Model:
                     raise ModelError(
                         f"{folder} has a network of your own in it: Model.load(folder, backbone=…) needs it"
                     )
-                backbone = build_backbone(**description["backbone"])
-            model = _empty_model(backbone, recipe)
+                with _NoInitialisation():
+                    backbone = build_backbone(**description["backbone"])
+            with _NoInitialisation():
+                model = _empty_model(backbone, recipe)
             if _digest(folder / WEIGHTS) != description["weights"]:
                 raise ModelError(
                     f"{folder / WEIGHTS} is damaged or of another model: its checksum is not the one saved"
@@ -339,6 +342,15 @@ def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
     if recipe.regime == "calibrated":
         return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
     return Model.from_network(_with_heads(backbone, recipe), recipe)
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Skips the drawing of random weights, which takes a while, where others are loaded over them anyway."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
