@@ -12,14 +12,15 @@ ROOT = Path(andornot.__file__).parent
 # What each part may import from the others. `data` stands beside `logic`; nobody imports `web` or `cli`.
 MAY_USE = {
     "version": set(),
+    "progress": set(),
     "logic": set(),
-    "data": set(),
-    "ssl": {"logic", "data"},
-    "model": {"logic", "data", "ssl", "version"},
+    "data": {"progress"},
+    "ssl": {"logic", "data", "progress"},
+    "model": {"logic", "data", "ssl", "progress", "version"},
     "pretraining": {"logic", "data", "ssl", "model", "evaluate"},
-    "evaluate": {"logic", "data", "ssl", "model", "version"},
+    "evaluate": {"logic", "data", "ssl", "model", "progress", "version"},
     "reproduce": {"logic", "data", "ssl", "model", "evaluate", "pretraining"},
-    "gallery": {"logic", "data", "ssl", "model", "version"},
+    "gallery": {"logic", "data", "ssl", "model", "progress", "version"},
     "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
     "demo": {"pretraining", "logic", "data", "ssl", "model", "evaluate", "gallery"},
     "cli": {
@@ -33,6 +34,7 @@ MAY_USE = {
         "evaluate",
         "gallery",
         "web",
+        "progress",
         "version",
     },
     "__main__": {"cli"},

@@ -17,7 +17,7 @@ from andornot.logic.operators import LOGICS
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
 
-LIGHT = {"andornot", "andornot.cli", "andornot.version"}
+LIGHT = {"andornot", "andornot.cli", "andornot.progress", "andornot.version"}
 # torch, numpy, Pillow, pydantic and PyYAML are what a search works with; these are not.
 TOO_HEAVY = {
     "fastapi",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .progress import lines
 from .version import __version__
 
 # The names that `logic` knows, spelled out: to import it takes a second. A test holds that they are the same.
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
-        options.run(options)
+        with lines():
+            options.run(options)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:

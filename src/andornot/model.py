@@ -19,13 +19,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from tqdm import tqdm
 
 from .data import Pictures
 from .data.decoding import decode, plain, to_tensor
 from .data.inputs import as_floats, as_items, as_pixels
 from .data.resizing import square
 from .logic import Representation
+from .progress import track
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_atomically, write_tensors, write_text
@@ -170,8 +170,7 @@ class Model:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         single, items = as_items(images)
         results: list[Tensor] = []
-        disabled = None if progress is None else not progress  # None: only on a terminal
-        with tqdm(total=len(items), desc="encoding", unit=" pictures", delay=2, disable=disabled) as bar:
+        with track("encoding", len(items), shown=progress, delay=2) as bar:
             for pictures in self._batches(items, batch_size):
                 results.append(head(self._fast_backbone(pictures.to(self.device))).cpu())
                 bar.update(len(pictures))

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from ..progress import track
 from .operators import OPERATORS, REFERENCES, Operands, Operator, Space, gallery_vectors, in_space, query_vectors
 from .outcome import Interval
 from .retrieval import Encoded, EncodedRetrieval, occurrence_rates
@@ -75,14 +75,15 @@ def measure_operability(
     search = _Search(task, top)
     weights = _tuned_weights(search, [operator for operator in operators if operator.weights])
     rates: dict[Key, list[Tensor]] = {}
-    disabled = None if progress is None else not progress
-    for number, pair in enumerate(tqdm(list(task.pairs), desc="searching", unit=" pairs", delay=2, disable=disabled)):
-        requests = list(_plain_requests(search, operators, pair))
-        for operator in operators:
-            weight = (weights[operator][number],) if operator.weights else ()
-            requests += _requests(search, operator, pair, weight)
-        for key, found in search.rates(requests, pair).items():
-            rates.setdefault(key, []).append(found)
+    with track("searching", len(task.pairs), "pairs", shown=progress, delay=2) as bar:
+        for number, pair in enumerate(task.pairs):
+            requests = list(_plain_requests(search, operators, pair))
+            for operator in operators:
+                weight = (weights[operator][number],) if operator.weights else ()
+                requests += _requests(search, operator, pair, weight)
+            for key, found in search.rates(requests, pair).items():
+                rates.setdefault(key, []).append(found)
+            bar.update(1)
     chosen = {Key(o.query, o.name, distance): tuple(weights[o]) for o in weights for distance in o.distances}
     return {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()}
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
-from tqdm import tqdm
 
 from ..data import ImageSet, Pictures
 from ..data.resizing import Fit
 from ..model import Model
+from ..progress import track
 from ..ssl.views import GREY_WEIGHTS
 from .knn import single_classes
 from .outcome import EvaluationError
@@ -172,14 +172,14 @@ def train_layer(
     schedule = CosineAnnealingLR(optimiser, epochs)
     device = layer.weight.device
     steps = -(-len(numbers) // batch_size)
-    with tqdm(total=epochs * steps, desc="linear layer", unit=" steps", delay=2, disable=_disabled(progress)) as bar:
+    with track("linear layer", epochs * steps, "steps", shown=progress, delay=2) as bar:
         for epoch in range(1, epochs + 1):
             order = numbers[torch.randperm(len(numbers), generator=generator)]
             for batch in order.tensor_split(steps):
                 optimiser.zero_grad()
                 torch.autograd.backward(loss(layer(inputs(batch, generator)), targets[batch].to(device)))
                 optimiser.step()
-                bar.update()
+                bar.update(1)
             schedule.step()
             if after_epoch is not None:
                 after_epoch(epoch)
@@ -205,15 +205,11 @@ def evaluation_view(model: Model, pictures: Pictures, fit: Fit) -> dict[str, Any
 
 def _collect(numbers: Tensor, compute: Callable[[Tensor], Tensor], progress: bool | None) -> Tensor:
     parts = []
-    with tqdm(total=len(numbers), desc="features", unit=" pictures", delay=2, disable=_disabled(progress)) as bar:
+    with track("features", len(numbers), shown=progress, delay=2) as bar:
         for part in torch.split(numbers, _BATCH):
             parts.append(compute(part))
             bar.update(len(part))
     return torch.cat(parts)
-
-
-def _disabled(progress: bool | None) -> bool | None:
-    return None if progress is None else not progress  # None: only on a terminal
 
 
 def _some(names: tuple[str, ...]) -> str:

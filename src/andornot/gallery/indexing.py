@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from tqdm import tqdm
 
 from ..data.decoding import picture_extensions
 from ..data.sources.folder import find_pictures
 from ..model import Model
+from ..progress import track
 from .database import Broken, Picture
 from .errors import GalleryError
 from .examining import Examined, examine_all
@@ -116,15 +116,13 @@ class _Indexing:
 
     def run(self, scope: Scope, progress: bool | None) -> Summary:
         new = [path for path in scope.found if not self._is_unchanged(path)]
-        disabled = None if progress is None else not progress  # None: only on a terminal
-        bar = tqdm(total=len(new), desc="indexing", unit=" pictures", delay=1, disable=disabled)
-        with bar:
+        with track("indexing", len(new), shown=progress) as bar:
             batch: list[Examined] = []
             for examined in examine_all(new, self._model, self._source.__contains__):
                 batch.append(examined)
                 if len(batch) == BATCH:
                     self._take(batch)
-                    bar.set_postfix(broken=len(self._summary.broken), refresh=False)
+                    bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
                     bar.update(len(batch))
                     batch = []
             self._take(batch)

@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ..data import Pictures
+from ..progress import track
 from .backbones import optimise_for_inference
 from .network import Network, Objective, StepResult
 from .synthesis import mix_pictures
@@ -70,7 +70,7 @@ def cache_features(
     plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
     partners = torch.empty(shape[:2], dtype=torch.int64)
     device = next(network.parameters()).device
-    with tqdm(total=2 * count * len(pictures), desc="features of views", unit=" pictures", delay=1) as bar:
+    with track("features of views", 2 * count * len(pictures), unit="views") as bar:
         for view in range(count):
             # Neighbours of a shuffled order are partners, so that one batch has both of them.
             order = torch.randperm(len(pictures), generator=generator)

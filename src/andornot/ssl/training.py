@@ -7,7 +7,6 @@ the epoch, views from the seed and the step.
 
 import math
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from .. import progress
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -144,9 +143,7 @@ class _Training:
                     self.bare.train()
                     self._write(step, figures)
                     if figures:
-                        bar.write(
-                            f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()), sys.stderr
-                        )
+                        bar.say(f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
                 due, asked = self._agree(time.monotonic() - saved > self.recipe.checkpoint_seconds, stop.asked)
                 if due or asked or step + 1 == self.total:
                     self._save(step + 1)
@@ -198,13 +195,13 @@ class _Training:
         mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
         return mine
 
-    def _report(self, step: int, result: StepResult, bar: "tqdm[Any]") -> None:
+    def _report(self, step: int, result: StepResult, bar: progress.Progress) -> None:
         bar.update(self.batch_size)
         if (step + 1) % self.log_every and step + 1 != self.total:
             return
         health = measure_health(result.targets[0].representation)
         losses = {f"loss_{k}": v.item() for k, v in result.losses._asdict().items() if v is not None}
-        bar.set_postfix(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}", refresh=False)
+        bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}")
         self._write(step, {**losses, **health._asdict(), "learning_rate": self.optimiser.param_groups[0]["lr"]})
         message = collapse_warning(health, step)
         if message and not self.warned:
@@ -218,15 +215,12 @@ class _Training:
         if self.board and figures:
             self.board.log_metrics(figures, step + 1)
 
-    def _bar(self) -> "tqdm[Any]":
-        return tqdm(
-            total=self.total * self.batch_size,
-            initial=self.start * self.batch_size,
-            desc="pretraining",
-            unit=" pictures",
-            unit_scale=True,
-            disable=not self.fabric.is_global_zero,
-            mininterval=0.5,
+    def _bar(self) -> progress.Progress:
+        return progress.track(
+            "pretraining",
+            self.total * self.batch_size,
+            done=self.start * self.batch_size,
+            shown=None if self.fabric.is_global_zero else False,
         )
 
     def _save(self, step: int) -> None:

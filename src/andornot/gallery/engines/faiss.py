@@ -18,8 +18,8 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from tqdm import tqdm
 
+from ...progress import track
 from ...ssl.checkpoint import write_atomically
 from ..filters import Selection
 from ..vectors import DERIVED, Vectors
@@ -139,7 +139,7 @@ class _Index:
     def add(self, vectors: Vectors) -> None:
         """Adds the rows that are not in it yet."""
         total = vectors.sources.snapshot.state.rows
-        with tqdm(total=total - self.rows, desc="search index", unit=" pictures", disable=None) as progress:
+        with track("search index", total - self.rows) as progress:
             for start in range(self.rows, total, _BLOCK):
                 rows = np.arange(start, min(start + _BLOCK, total))
                 self._lists.add(self._reduction.reduce_pictures(vectors.take(rows)))
