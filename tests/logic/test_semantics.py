@@ -262,6 +262,13 @@ def test_two_of_three_in_product_logic_points_at_the_spot():
     [
         ("a & bech.jpg", ["a", "beach.jpg"], 'unknown name "bech.jpg"; did you mean "beach.jpg"?'),
         ("a-b", ["a", "b"], 'a "-" without spaces is part of a name; the difference is "a - b"'),
+        ("new-dog-cat", ["new-dog", "cat"], '"-" without spaces is part of a name; the difference is "new-dog - cat"'),
+        (
+            "dog-235.jpg",
+            ["cat-1.jpg", "dog-0235.jpg"],
+            'unknown name "dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of a name; '
+            'the difference is "dog - 235.jpg"',
+        ),
         ("img - 1.jpg", ["img-1.jpg"], 'a "-" with a space beside it is the difference; .* in quotes'),
         ("a & ~/pics/b.jpg", ["a"], '"~" is NOT here; if "~/pics/b.jpg" is one name, put it in quotes'),
         ("a | zebra", ["a"], 'unknown name "zebra"$'),

@@ -94,14 +94,25 @@ class Formula:
         if name.startswith("/") and self._text[:start].endswith("~"):
             hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
         elif "-" in name and parser.is_bare(name):
-            hint = f'a "-" without spaces is part of a name; the difference is "{name.replace("-", " - ", 1)}"'
+            hint = self._hint_at_minus(name, list(map(str, known)))
         elif nearest := get_close_matches(name, map(str, known), n=3):
-            hint = "did you mean " + ", ".join(f'"{n}"' for n in nearest) + "?"
+            hint = _did_you_mean(nearest)
         elif before.endswith("-") or after.startswith("-"):
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
             hint = ""
         return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._text, start)
+
+    @staticmethod
+    def _hint_at_minus(name: str, known: list[str]) -> str:
+        """What a name with "-" in it may have meant: a picture named like it, or a difference."""
+        minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
+        cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
+        for left, right in cuts:
+            if left in known and right in known:
+                return minus.format(left, right)
+        nearest = get_close_matches(name, known, n=3)
+        return (f"{_did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
 
     def _check_exact(self, logic: str, num_values: int) -> None:
         again = f'"{self._repeated[0]}" occurs more than once'
@@ -210,3 +221,7 @@ def write_name(name: str) -> str:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _did_you_mean(names: Iterable[str]) -> str:
+    return "did you mean " + ", ".join(f'"{name}"' for name in names) + "?"
