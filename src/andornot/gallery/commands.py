@@ -25,7 +25,7 @@ _SHOWN_BROKEN: Final = 10
 def index(options: Namespace) -> Iterator[str]:
     """Makes a gallery or brings it up to date; what is to be printed, as it happens."""
     if options.repair:
-        repaired = Gallery.repair(options.gallery, options.model)
+        repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         yield json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}"
     gallery = _open_or_create(options)
     summary = (

@@ -142,8 +142,8 @@ class Gallery:
                 self.refresh()
                 if self._snapshot.state.model == state.model:
                     raise GalleryError(
-                        f"{error}; andornot index --repair makes it again from what the gallery has stored, if it was "
-                        "calibrated, and with --model takes another copy of it"
+                        f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
+                        "takes another copy of it"
                     ) from None
                 return self.model
             self._models = {state.model_id: model}
@@ -199,13 +199,20 @@ class Gallery:
             self._prepare_again()
 
     @classmethod
-    def repair(cls, folder: StrPath, model: Model | StrPath | None = None, *, progress: bool | None = None) -> Repaired:
+    def repair(
+        cls,
+        folder: StrPath,
+        model: Model | StrPath | None = None,
+        *,
+        recalibrate: bool = False,
+        progress: bool | None = None,
+    ) -> Repaired:
         """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did.
 
-        `model` is another copy of the gallery's, for one that is damaged or lost. Without it a calibrated model is made
-        again: from its recipe, and from the features of the pictures, which are stored.
+        `model` is another copy of the gallery's, for one that is damaged or lost. Without it a model that the gallery
+        calibrated for itself is calibrated anew on the features, which are stored; one that was given if `recalibrate`.
         """
-        return repair(absolute(folder), None if model is None else _loaded(model), progress)
+        return repair(absolute(folder), None if model is None else _loaded(model), recalibrate, progress)
 
     @property
     def would_gain_by_recalibration(self) -> bool:

@@ -48,11 +48,20 @@ def own_model(folder: Path, state: State) -> Model | None:
     return model if model.id == state.model_id and model.backbone.width == state.width else None
 
 
-def mended_model(folder: Path, state: State, pictures: list[Picture], read: ReadRow, given: Model | None) -> Mended:
-    """The model for a gallery whose state is known; a GalleryError that says how to go on, if there is none."""
+def mended_model(
+    folder: Path, state: State, pictures: list[Picture], read: ReadRow, given: Model | None, recalibrate: bool
+) -> Mended:
+    """The model for a gallery whose state is known; a GalleryError that says how to go on, if there is none.
+
+    One that the gallery calibrated for itself is calibrated anew, and one that was given only if `recalibrate`: that
+    gives another one.
+    """
     if (own := own_model(folder, state)) is not None:
         return Mended(own, calibrated_on=state.calibrated_on)
     file = folder / state.model
+    for name, model in any_model(folder, state.model, None):
+        if model.id == state.model_id:
+            return Mended(model, f"{file} was damaged: {name}, which is the same, replaces it", state.calibrated_on)
     if given is not None:
         if given.id == state.model_id:
             return Mended(
@@ -62,15 +71,21 @@ def mended_model(folder: Path, state: State, pictures: list[Picture], read: Read
             return Mended(given, f"{file} was damaged: the given model, which makes the same features, replaces it")
         raise GalleryError(f"the given model {given.id} is not the one of {folder}, which is {state.model_id}")
     recipe = _recipe(file)
+    ways = "andornot index --repair --model COPY takes another copy of it"
     if recipe.regime == "calibrated":
         backbone = new_backbone(recipe, channels=3)
         fresh = Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
-        if reproduces(fresh, pictures, read, state.width):
+        is_right = reproduces(fresh, pictures, read, state.width)
+        if is_right and (recalibrate or state.calibrated_on is not None):
             told = f"{file} was damaged: it is calibrated anew on the stored features of {len(pictures):,} pictures"
             return Mended(fresh, told, 0)
+        if is_right:
+            raise GalleryError(
+                f"{file} is damaged: {ways}, and --repair --recalibrate calibrates it anew on the stored features"
+            )
     raise GalleryError(
-        f"{file} is damaged, and cannot be made again from what is there: andornot index --repair --model COPY takes "
-        "another copy of it; or index the pictures into a new gallery"
+        f"{file} is damaged, and cannot be made again from what is there: {ways}; or index the pictures into a new "
+        "gallery"
     )
 
 

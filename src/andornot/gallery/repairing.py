@@ -14,7 +14,7 @@ from ..model import Model, ModelError
 from . import database, format_1
 from .database import DATABASE, STATES, Picture, Snapshot, State
 from .errors import DamagedError, GalleryError
-from .features import Features, first_files, read_row
+from .features import Features, feature_file, first_files, read_row
 from .indexing import Summary, index
 from .lock import writing
 from .model_repair import any_model, is_uncalibrated, mended_model, reproduces
@@ -79,22 +79,24 @@ class _Saved(NamedTuple):
     folders: tuple[str, ...]
 
 
-def repair(folder: Path, given: Model | None = None, progress: bool | None = None) -> Repaired:
-    """Checks everything that is in a gallery. `given` may take the place of its model, if that is damaged."""
+def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool | None) -> Repaired:
+    """Checks everything that is in a gallery. `Gallery.repair` describes it."""
     if not database.exists(folder):
         database.read_snapshot(folder)  # which says what is missing
     with writing(folder):
         saved = None if _is_sound(folder) else _saved(folder)
         if saved is not None:
             _rebuild(folder, saved, given)
-        writer = Writer(folder)
+        writer = Writer(folder, repairs=True)
         try:
             # What was cut off becomes zeros, whose checksum is wrong.
             writer.features.extend()
             snapshot, features = writer.committed()
-            mended = mended_model(folder, writer.state, list(snapshot.pictures()), writer.features.read, given)
+            mended = mended_model(
+                folder, writer.state, list(snapshot.pictures()), writer.features.read, given, recalibrate
+            )
             if mended.told:
-                writer.replace_model(mended.model, mended.calibrated_on)
+                writer.replace_model(mended.model, mended.calibrated_on, remove_old=False)
             suspect = _damaged(snapshot, features)
             files = [] if saved is None else saved.files
             summary = Summary()
@@ -122,7 +124,7 @@ def _is_sound(folder: Path) -> bool:
     except (sqlite3.DatabaseError, OverflowError):
         return False
     if snapshot.is_old:
-        return _fits(folder, snapshot.state, list(snapshot.pictures()))
+        return _old_fits(folder, snapshot.state, list(snapshot.pictures()))
     tables = _readable(folder / DATABASE)
     return all(State.of_values(_mapping(tables[table])) is not None for table in STATES)
 
@@ -149,7 +151,8 @@ def _rebuild(folder: Path, saved: _Saved, given: Model | None) -> None:
 def _saved(folder: Path) -> _Saved:
     tables = _readable(folder / DATABASE)
     values = _mapping(tables[STATES[0]])
-    if tables["folders"] and not tables[STATES[1]]:
+    is_old = bool(tables["folders"]) and not tables[STATES[1]]
+    if is_old:
         state, records, broken = format_1.converted(values, tables["folders"], tables["pictures"], tables["broken"])
     else:
         state = database.stored_state(_mapping(tables[table]) for table in STATES)
@@ -157,7 +160,7 @@ def _saved(folder: Path) -> _Saved:
         broken = [record for record in tables["broken"] if is_sound(record, values_crc)]
     sound, files = _divided(records)
     folders = () if state is None else state.folders
-    if state is not None and not _fits(folder, state, sound):
+    if state is not None and not (_fits(state, sound) and (not is_old or _old_fits(folder, state, sound))):
         state = None
     return _Saved(state, sound, broken, files, values, folders)
 
@@ -208,13 +211,19 @@ def _mapping(rows: list[Record]) -> dict[str, Any]:
     return {row[0]: row[1] for row in rows if len(row) == 2 and isinstance(row[0], str)}
 
 
-def _fits(folder: Path, state: State, pictures: list[Picture]) -> bool:
-    """Whether a state is that of these pictures: their ids and rows, where their features are, and its model."""
-    if pictures and (pictures[-1].id >= state.next_id or max(picture.row for picture in pictures) >= state.rows):
-        return False
+def _fits(state: State, pictures: list[Picture]) -> bool:
+    """Whether a state knows of all these pictures."""
+    return all(picture.id < state.next_id and picture.row < state.rows for picture in pictures)
+
+
+def _old_fits(folder: Path, state: State, pictures: list[Picture]) -> bool:
+    """Whether a state of 0.1, which has no checksum, can be right: by the features that are there, and the model."""
     numbers = first_files(folder)
-    places = {number: _matching(folder, state.width, number, pictures) for number in {*numbers, state.first_file}}
-    if places[state.first_file] < max(places.values()):
+    matching = {number: _matching(folder, state.width, number, pictures) for number in {*numbers, state.first_file}}
+    if matching[state.first_file] < max(matching.values()) or (pictures and not any(matching.values())):
+        return False
+    stored = sum(feature_file(folder, number).stat().st_size for number in numbers) // (2 * state.width)
+    if state.rows > max(stored, *(picture.row + 1 for picture in pictures), 0):
         return False
     try:
         model = Model.load(folder / state.model)

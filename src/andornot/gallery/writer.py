@@ -33,10 +33,11 @@ _HALF_MAX: Final = 65_504.0
 class Writer:
     """A gallery that is being changed. Nothing counts before `commit`, and then all of it does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, repairs: bool = False) -> None:
+        """`repairs`: who repairs it takes also what cannot be right."""
         self.folder = folder
         self.snapshot: Snapshot = read_snapshot(folder)
-        if self.snapshot.is_old:
+        if self.snapshot.is_old and not repairs:
             _check_old_state(*self.committed())
         self.state = self._saved = self.snapshot.state
         self.database = Database(folder)
@@ -88,15 +89,20 @@ class Writer:
         rows = np.sort(snapshot.rows[drawn])
         stored = torch.from_numpy(checked(snapshot, features, rows)).float()
         calibrated = Model.calibrated(model.backbone, stored, model.recipe)
-        self.replace_model(calibrated, len(snapshot))
+        self.replace_model(calibrated, len(snapshot), remove_old=True)
 
-    def replace_model(self, model: Model, calibrated_on: int | None) -> None:
-        """Makes another model the gallery's own, and removes the old one."""
+    def replace_model(self, model: Model, calibrated_on: int | None, *, remove_old: bool) -> None:
+        """Makes another model the gallery's own."""
         name, old = free_model_name(self.folder, self.state.model), self.state.model
+        more_spare = (old,) if remove_old else ()
         self.claim(name)
         model.save(self.folder / name)
         self.state = replace(
-            self.state, model=name, model_id=model.id, calibrated_on=calibrated_on, spare=(*self.state.spare, old)
+            self.state,
+            model=name,
+            model_id=model.id,
+            calibrated_on=calibrated_on,
+            spare=(*self.state.spare, *more_spare),
         )
         self.commit()
         self._remove_spare()
