@@ -361,7 +361,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
             raise ModelError(f"the training in {folder} is not finished: andornot pretrain --resume goes on") from None
         missing = "has no model.json in it" if folder.is_dir() else "is not a folder"
         raise ModelError(f"{folder} is no model: it {missing}; andornot pretrain makes one") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{file} cannot be read: {error}") from None
     if not isinstance(description, dict) or not isinstance(description.get("format"), int):
         raise ModelError(f"{file} is of something else than andornot")

@@ -445,7 +445,7 @@ def test_another_model_is_refused(gallery):
     with pytest.raises(GalleryError, match=r"was made with model .*, and this one is .*: leave --model out"):
         gallery.check_model(tiny_model(seed=1))
     tiny_model(seed=1).save(gallery.folder / "model-0001")
-    with pytest.raises(GalleryError, match="was made with model"):
+    with pytest.raises(GalleryError, match="is not the model that the gallery was made with"):
         Gallery.open(gallery.folder).search("000.png")
 
 

@@ -4,9 +4,11 @@ import copy
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, overload
 
+from ..data.sources.folder import gallery_around
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from ..model import Model, ModelError, new_backbone
@@ -14,24 +16,26 @@ from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
-from .database import State
+from .database import DATABASE, State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .filters import Where
-from .indexing import Summary, index, is_inside, look_through
-from .lock import writing
+from .indexing import Summary, index
+from .lock import HOLDER, LOCK, writing
 from .names import Named, Names
 from .repairing import Repaired, repair
+from .scope import is_inside, look_through
 from .searching import Asked, Hit, Searcher
 from .vectors import Sources
-from .writer import Writer, open_writer, read, save_model
+from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
 StrPath = str | os.PathLike[str]
 
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
 _GROWN: Final = 10
-_OURS: Final = ("gallery.sqlite", "model-", "lock", "derived", "features-", "identity")
+# What a `create` that was killed leaves. Models of any name are left alone by the next one: they may be somebody's.
+_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal")
 
 
 class Gallery:
@@ -70,13 +74,14 @@ class Gallery:
         path, make_engine = absolute(folder), _made_by(engine)
         if database.exists(path):
             raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
-        if path.is_dir() and (others := [child.name for child in path.iterdir() if not child.name.startswith(_OURS)]):
+        if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
         own = model is None
         chosen = _own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
         path.mkdir(parents=True, exist_ok=True)
         with writing(path):
-            name = save_model(path, chosen)
+            name = free_model_name(path)
+            chosen.save(path / name)
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
         return cls(path, make_engine)
@@ -130,13 +135,17 @@ class Gallery:
         if state.model_id not in self._models:
             try:
                 model = Model.load(self.folder / state.model)
-            except ModelError:
+                if model.id != state.model_id:
+                    raise ModelError(f"{self.folder / state.model} is not the model that the gallery was made with")
+            except ModelError as error:
                 # Calibrated anew by another process, perhaps.
                 self.refresh()
                 if self._snapshot.state.model == state.model:
-                    raise
+                    raise GalleryError(
+                        f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
+                        "takes another copy of it"
+                    ) from None
                 return self.model
-            self.check_model(model)
             self._models = {state.model_id: model}
         return self._models[state.model_id]
 
@@ -190,9 +199,20 @@ class Gallery:
             self._prepare_again()
 
     @classmethod
-    def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
-        """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did."""
-        return repair(absolute(folder), progress)
+    def repair(
+        cls,
+        folder: StrPath,
+        model: Model | StrPath | None = None,
+        *,
+        recalibrate: bool = False,
+        progress: bool | None = None,
+    ) -> Repaired:
+        """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did.
+
+        `model` is another copy of the gallery's, for one that is damaged or lost. Without it a model that the gallery
+        calibrated for itself is calibrated anew on the features, which are stored; one that was given if `recalibrate`.
+        """
+        return repair(absolute(folder), None if model is None else _loaded(model), recalibrate, progress)
 
     @property
     def would_gain_by_recalibration(self) -> bool:
@@ -220,7 +240,7 @@ class Gallery:
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
         _check_score(score)
-        with suppress(LockedError), writing(self.folder):
+        with writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
 
@@ -231,11 +251,13 @@ class Gallery:
             self._searching.prepare(score)
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
+        known = set(writer.state.folders)
         for folder in folders:
-            if os.path.isdir(folder):  # noqa: PTH112
-                writer.database.add_folder(folder)
+            if os.path.isdir(folder) and gallery_around(os.path.realpath(folder)) is None:  # noqa: PTH112
+                known.add(folder)
             elif prune:
-                writer.database.remove_folder(folder)
+                known.discard(folder)
+        writer.state = replace(writer.state, folders=tuple(sorted(known)))
 
     def _finish(self, writer: Writer, summary: Summary) -> None:
         """What follows an index: the first calibration, and the removal of rows that nobody uses any more."""
@@ -334,6 +356,10 @@ class Gallery:
             sources = Sources(self.folder, self._snapshot, self._features, model)
             self._searcher = Searcher(sources, self._make_engine)
         return self._searcher
+
+
+def _may_be_left(name: str) -> bool:
+    return name in _LEFT or MODEL_NAME.fullmatch(name) is not None
 
 
 def _made_by(engine: str | MakeEngine) -> MakeEngine:

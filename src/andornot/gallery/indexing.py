@@ -2,20 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
-from ..data.decoding import picture_extensions
-from ..data.sources.folder import find_pictures
 from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
-from .errors import GalleryError
+from .errors import DamagedError
 from .examining import Examined, examine_all
+from .scope import Scope, is_gone
 from .writer import Writer, as_rows, checksum
 
 BATCH: Final = 64
@@ -45,63 +44,17 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
-class Scope:
-    """Which files an `index` looks at: those found now, and those that the gallery has from the same places."""
-
-    def __init__(self, folders: Iterable[str], files: Iterable[str], found: Iterable[str]) -> None:
-        self.folders = list(folders)
-        self._files = set(files)
-        self.found = sorted(set(found) | self._files)
-        self._found = set(self.found)
-
-    def misses(self, path: str) -> bool:
-        """Whether a file should have been found, and is gone."""
-        return path not in self._found and self._covers(path) and is_gone(path)
-
-    def _covers(self, path: str) -> bool:
-        return path in self._files or any(is_inside(path, folder) for folder in self.folders)
-
-
-def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Scope:
-    """Finds the pictures in folders and files. `known` are the paths in the gallery.
-
-    A folder that has nothing of what the gallery knows from there is more likely a disk that is not mounted than one
-    that was emptied: an error, unless `prune`.
-    """
-    in_gallery = set(known)
-    folders: list[str] = []
-    files: list[str] = []
-    found: list[str] = []
-    for path in paths:
-        if os.path.isfile(path):  # noqa: PTH113
-            files.append(path)
-            continue
-        folders.append(path)
-        is_folder = os.path.isdir(path)  # noqa: PTH112
-        pictures = find_pictures(Path(path)) if is_folder else []
-        found += pictures
-        if pictures or prune or path in in_gallery:
-            continue
-        if inside := sum(is_inside(other, path) for other in in_gallery):
-            raise GalleryError(
-                f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} pictures from it: "
-                "is a disk not mounted? --prune drops them"
-            )
-        raise GalleryError(_nothing_in(path))
-    return Scope(folders, files, found)
-
-
 def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] = (), progress: bool | None) -> Summary:
     """Brings the gallery up to date with the files in scope, and commits every few seconds.
 
     `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
     """
-    return _Indexing(writer, model, set(suspect)).run(scope, progress)
+    return _Indexing(writer, model, scope, set(suspect)).run(progress)
 
 
 class _Indexing:
-    def __init__(self, writer: Writer, model: Model, suspect: set[int]) -> None:
-        self._writer, self._model, self._suspect = writer, model, suspect
+    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: set[int]) -> None:
+        self._writer, self._model, self._scope, self._suspect = writer, model, scope, suspect
         self._known = {picture.path: picture for picture in writer.snapshot.pictures()}
         # By digest: pictures that had that content before, and one whose features can be copied, whatever became of it.
         self._before: dict[bytes, list[Picture]] = {}
@@ -114,8 +67,8 @@ class _Indexing:
         self._summary = Summary()
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def run(self, scope: Scope, progress: bool | None) -> Summary:
-        new = [path for path in scope.found if not self._is_unchanged(path)]
+    def run(self, progress: bool | None) -> Summary:
+        new = [path for path in self._scope.found if not self._is_unchanged(path)]
         with track("indexing", len(new), shown=progress) as bar:
             batch: list[Examined] = []
             for examined in examine_all(new, self._model, self._source.__contains__):
@@ -127,7 +80,7 @@ class _Indexing:
                     batch = []
             self._take(batch)
             bar.update(len(batch))
-        self._drop(scope)
+        self._drop()
         self._writer.commit()
         return self._summary
 
@@ -173,18 +126,18 @@ class _Indexing:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._keep(before._replace(size=item.size, mtime_ns=item.mtime_ns))
+            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns))
             return
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
-            self._keep(moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns))
+            self._update(moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns))
             return
         if before is None:
             self._summary.added += 1
         else:
             self._summary.changed += 1
-        row = self._writer.features.read(source.row) if source is not None else features[item.digest]
+        row = self._stored(source) if source is not None else features[item.digest]
         picture = Picture(
             before.id if before is not None else self._writer.new_id(),
             item.path,
@@ -195,18 +148,38 @@ class _Indexing:
             self._writer.features.append(row[None]),
             checksum(row),
         )
-        self._keep(picture)
+        if before is None:
+            self._keep(picture)
+            self._writer.database.insert(picture)
+        else:
+            self._update(picture)
+
+    def _stored(self, picture: Picture) -> np.ndarray:
+        """The features of a picture, to be copied; damage must not get a checksum that fits."""
+        row = self._writer.features.read(picture.row)
+        if checksum(row) != picture.features_crc:
+            raise DamagedError(
+                f"the features of {picture.path} are damaged: their checksum is not the one that was saved"
+            )
+        return row
 
     def _take_abandoned(self, digest: bytes) -> Picture | None:
-        """A picture of that content whose file is gone, each only once."""
+        """A picture of that content whose file is gone, or has another name now; each only once."""
         if digest not in self._abandoned:
-            self._abandoned[digest] = [picture for picture in self._before.get(digest, ()) if is_gone(picture.path)]
+            self._abandoned[digest] = [
+                picture
+                for picture in self._before.get(digest, ())
+                if is_gone(picture.path) or self._scope.misses(picture.path)
+            ]
         return self._abandoned[digest].pop(0) if self._abandoned[digest] else None
 
     def _keep(self, picture: Picture) -> None:
         self._known[picture.path] = picture
         self._source[picture.digest] = picture
-        self._writer.database.put(picture)
+
+    def _update(self, picture: Picture) -> None:
+        self._keep(picture)
+        self._writer.database.update(picture)
 
     def _put_broken(self, item: Examined) -> None:
         if item.is_out_of_reach and not is_gone(item.path):
@@ -222,34 +195,11 @@ class _Indexing:
         self._summary.broken[item.path] = item.reason
         self._writer.database.put_broken(Broken(item.path, item.size, item.mtime_ns, item.reason))
 
-    def _drop(self, scope: Scope) -> None:
+    def _drop(self) -> None:
         for path, picture in self._known.items():
-            if scope.misses(path):
+            if self._scope.misses(path):
                 self._summary.removed += 1
                 self._writer.database.remove(picture.id)
         for path in self._writer.snapshot.broken:
-            if scope.misses(path):
+            if self._scope.misses(path):
                 self._writer.database.remove_broken(path)
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, or is it."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def is_gone(path: str) -> bool:
-    """Whether there is no such file. One that nobody may look at, or on a disk with errors, is not gone."""
-    try:
-        os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _nothing_in(path: str) -> str:
-    if not os.path.isdir(path):  # noqa: PTH112
-        return f"{path} is not a folder"
-    endings = ", ".join(sorted(picture_extensions()))
-    return f"{path} has no picture in it; file names that end in {endings} are taken for pictures"
