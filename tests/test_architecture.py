@@ -13,15 +13,16 @@ ROOT = Path(andornot.__file__).parent
 # What each part may import from the others. `data` stands beside `logic`; nobody imports `web` or `cli`.
 MAY_USE = {
     "version": set(),
+    "files": set(),
     "logic": set(),
-    "data": set(),
+    "data": {"files"},
     "ssl": {"logic", "data"},
     "model": {"logic", "data", "ssl", "version"},
     "pretraining": {"logic", "data", "ssl", "model", "evaluate"},
     "evaluate": {"logic", "data", "ssl", "model", "version"},
     "reproduce": {"logic", "data", "ssl", "model", "evaluate", "pretraining"},
-    "gallery": {"logic", "data", "ssl", "model", "version"},
-    "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
+    "gallery": {"files", "logic", "data", "ssl", "model", "version"},
+    "web": {"files", "logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
     "demo": {"pretraining", "logic", "data", "ssl", "model", "evaluate", "gallery"},
     "cli": {
         "demo",

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..data.errors import printable
+from ..files import open_regular
 from ..gallery import Hit
 from ..gallery.filters import label_of
 
@@ -32,7 +33,7 @@ def as_zip(hits: list[Hit]) -> Iterator[bytes]:
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         for rank, hit in enumerate(hits, 1):
             name = ""
-            with suppress(OSError), open(hit.path, "rb") as picture:  # noqa: PTH123
+            with suppress(OSError), open_regular(hit.path) as picture:
                 entry = zipfile.ZipInfo.from_file(hit.path, f"{rank:04}-{_name(hit)}", strict_timestamps=False)
                 with archive.open(entry, "w", force_zip64=True) as packed:
                     while chunk := picture.read(_CHUNK):
