@@ -226,18 +226,6 @@ def test_formulas_are_bounded(client):
             assert len(response.json()["error"]["message"]) < 300
 
 
-def test_a_formula_that_would_take_minutes_is_refused_at_once(client):
-    names = list("123456")
-    formula = " | ".join(f"({a} - {b})" for a in names for b in names if a != b)
-    begin = time.monotonic()
-    response = client.get("/api/search", params={"formula": formula})
-    assert response.status_code == 400
-    assert response.json()["error"]["position"] == formula.index("-")
-    independent = client.get("/api/search", params={"formula": formula, "semantics": "independent"})
-    assert independent.status_code == 200
-    assert time.monotonic() - begin < 5
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -358,7 +346,7 @@ def test_an_upload_says_that_it_is_a_picture(client):
 def test_a_signal_ends_it_when_what_was_asked_is_answered(gallery, number, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with command("--gallery", str(gallery.folder), "--port", "0") as (process, address):
-        content = saved(picture(1, (5000, 5000)), "PNG", compress_level=1)
+        content = saved(picture(1, (2000, 2000)), "PNG", compress_level=0)
         with httpx.Client(base_url=address, timeout=60) as client, ThreadPoolExecutor(1) as pool:
             assert client.get("/api/gallery").status_code == 200
             assert list(tmp_path.iterdir())  # the folder of the uploads

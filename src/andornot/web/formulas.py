@@ -12,8 +12,6 @@ from .live import Served
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
-# Operations: for "-" the names that occur more than once take each of their truth values in turn.
-_MAX_WORK: Final = 50_000
 
 
 def read(text: str) -> Formula:
@@ -24,19 +22,6 @@ def read(text: str) -> Formula:
         message = f"the formula names {len(mentions)} pictures, more than {MAX_NAMES}"
         raise FormulaError(message, text, mentions[MAX_NAMES].start)
     return formula
-
-
-def check_work(formula: Formula, num_values: int) -> None:
-    """A FormulaError if the exact meaning would take longer than a few seconds to compute."""
-    program = parse(formula.text).program
-    repeated = sum(count > 1 for count in p.mentions(program).values())
-    minus = next((token.start for token in tokens(formula.text) if token.kind == "-"), None)
-    if minus is not None and len(program) * num_values**repeated > _MAX_WORK:
-        message = (
-            f'with "-", {repeated} names that occur more than once take too long here; write "a & ~b", '
-            "or use semantics=independent"
-        )
-        raise FormulaError(message, formula.text, minus)
 
 
 def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[FormulaName]:

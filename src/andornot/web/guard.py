@@ -1,5 +1,6 @@
 """Who may ask: the host that was meant, requests of the page itself, and the token where one is needed."""
 
+import asyncio
 import hmac
 import ipaddress
 import socket
@@ -62,13 +63,21 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        has_begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        refusal = self._refusal(scope)
-        await (self._app if refusal is None else refusal)(scope, receive, send_guarded)
+        answering = self._refusal(scope) or self._app
+        try:
+            await answering(scope, receive, send_guarded)
+        except asyncio.CancelledError:  # the server is told to stop, and this would take too long
+            if not has_begun:
+                await answer(503, "the server stops")(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -26,13 +26,16 @@ _MEANING: Final = {
     401: "the token is missing or wrong",
     403: "a request from another site, or for another host",
     404: "there is no such thing",
+    408: "it did not arrive in time",
     413: "too large",
     415: "not a picture",
     500: "the gallery is damaged",
     503: "busy, or the gallery cannot be read: try again",
+    504: "the search takes too long",
 }
 _HEADERS: Final = {
     401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},
     413: {"Connection": "close"},  # or what is too large would still be received, to its end
     503: {"Retry-After": "1"},
 }

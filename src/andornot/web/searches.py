@@ -9,15 +9,19 @@ from typing import Final
 from ..gallery import GalleryError, Hit, Where
 from ..logic import Formula, FormulaError
 from .answers import FormulaName, SearchAnswer
-from .formulas import check_work, names, read
+from .formulas import names, read
 from .lanes import Lane
 from .live import Live, Served
 from .problems import BusyError, RequestError
 from .telling import tell_hits
 from .uploads import Uploads
 
+AT_ONCE: Final = 4
+MAX_SECONDS: Final = 30.0
 _TOGETHER: Final = 32
 _WAITING: Final = 128
+_LONG: Final = 0.5
+_TOO_LONG: Final = "the search takes longer than {:.0f} seconds: ask for less, or with semantics=independent"
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,15 @@ class _Question:
 
 
 class Searches:
-    """Makes one call of the gallery after the other: within one, all threads of torch work anyway."""
+    """Makes one call of the gallery after the other: within one, all threads of torch work anyway.
+
+    A call that takes long is not waited for: the next one begins beside it.
+    """
 
     def __init__(self, live: Live, uploads: Uploads, lane: Lane) -> None:
         self._live, self._uploads, self._lane = live, uploads, lane
         self._waiting: list[_Question] = []
+        self._calls: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
 
     async def ask(self, formula: str, manner: Manner) -> Found:
@@ -64,26 +72,44 @@ class Searches:
         self._waiting.append(question)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._answer_all())
-        return await question.answer
+        try:
+            async with asyncio.timeout(MAX_SECONDS):
+                return await question.answer
+        except TimeoutError:
+            if question in self._waiting:
+                raise BusyError from None
+            raise RequestError(504, _TOO_LONG.format(MAX_SECONDS)) from None
 
     async def _answer_all(self) -> None:
-        while self._waiting:
-            manner = self._waiting[0].manner
-            batch = [question for question in self._waiting if question.manner == manner][:_TOGETHER]
-            self._waiting = [question for question in self._waiting if question not in batch]
-            batch = [question for question in batch if not question.answer.done()]  # the others have gone away
-            results: Sequence[Found | Exception]
-            try:
-                results = await self._lane.run(self._find_all, [question.formula for question in batch], manner)
-            except Exception as error:
-                results = [error] * len(batch)
-            for question, result in zip(batch, results, strict=True):
-                if question.answer.done():
-                    continue
-                if isinstance(result, Exception):
-                    question.answer.set_exception(result)
-                else:
-                    question.answer.set_result(result)
+        while batch := self._next_batch():
+            call = asyncio.create_task(self._answer(batch))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+            await asyncio.wait({call}, timeout=_LONG)
+            while len(self._calls) >= AT_ONCE:
+                await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
+
+    def _next_batch(self) -> list[_Question]:
+        """Those that ask in the manner of the first, if anybody asks still."""
+        self._waiting = [question for question in self._waiting if not question.answer.done()]
+        batch = [question for question in self._waiting if question.manner == self._waiting[0].manner][:_TOGETHER]
+        self._waiting = [question for question in self._waiting if question not in batch]
+        return batch
+
+    async def _answer(self, batch: Sequence[_Question]) -> None:
+        results: Sequence[Found | Exception]
+        try:
+            formulas = [question.formula for question in batch]
+            results = await self._lane.run(self._find_all, formulas, batch[0].manner)
+        except Exception as error:
+            results = [error] * len(batch)
+        for question, result in zip(batch, results, strict=True):
+            if question.answer.done():  # nobody waits for it any more
+                continue
+            if isinstance(result, Exception):
+                question.answer.set_exception(result)
+            else:
+                question.answer.set_result(result)
 
     def _find_all(self, texts: Sequence[str], manner: Manner) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
@@ -97,8 +123,6 @@ class Searches:
         for place, text in enumerate(texts):
             try:
                 formula = read(text)
-                if manner.semantics == "exact":
-                    check_work(formula, served.browser.model.num_values)
                 asked[place] = formula, names(formula, served, self._uploads.known(formula.names))
             except FormulaError as error:
                 results[place] = error

@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from ..gallery import Gallery
 from .lanes import Lane
 from .live import Live
-from .searches import Searches
+from .searches import AT_ONCE, Searches
 from .thumbnails import Thumbnails
 from .uploads import Uploads
 
@@ -24,7 +24,7 @@ _TIDY_SECONDS: Final = 60.0
 class Services:
     """Everything that lives as long as the server.
 
-    Searches have a thread of their own: thumbnails are asked for by the hundred.
+    Searches have threads of their own: thumbnails are asked for by the hundred.
     """
 
     def __init__(self, gallery: Gallery) -> None:
@@ -32,7 +32,7 @@ class Services:
         self.uploads = Uploads()
         self.thumbnails = Thumbnails(gallery.folder)
         self.lane = Lane("working", _THREADS, _LIMIT)
-        self._searching = Lane("searching", 1, _LIMIT)
+        self._searching = Lane("searching", AT_ONCE, _LIMIT)
         self.searches = Searches(self.live, self.uploads, self._searching)
         self.downloads = asyncio.Semaphore(_DOWNLOADS)
         self.receiving = asyncio.Semaphore(_RECEIVING)
