@@ -56,10 +56,12 @@ def small_gallery(folder: Path) -> Gallery:
 
 
 @contextmanager
-def served(gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None) -> Iterator[httpx.Client]:
+def served(
+    gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, tells_paths: bool = False
+) -> Iterator[httpx.Client]:
     """A client of a server that runs meanwhile."""
     with bound("127.0.0.1", 0) as listening:
-        server = make_server(make_app(gallery, host=host, token=token))
+        server = make_server(make_app(gallery, host=host, token=token, tells_paths=tells_paths))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -366,6 +366,15 @@ def test_a_signal_ends_it_when_what_was_asked_is_answered(gallery, number, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "hears"), [((), True), (("--no-paths",), False), (("--host", "0.0.0.0", "--no-auth"), False)]
+)
+def test_paths_are_told_where_only_this_machine_can_ask(gallery, options, hears):
+    with command("--gallery", str(gallery.folder), "--port", "0", *options) as (_, address):
+        told = httpx.get(f"http://127.0.0.1:{httpx.URL(address).port}/api/pictures/1").json()
+        assert told["path"] == (gallery.paths[0] if hears else None)
+
+
 def test_another_host_prints_a_token_that_opens_the_page(gallery):
     with command("--gallery", str(gallery.folder), "--port", "0", "--host", "0.0.0.0") as (_, address):
         port = httpx.URL(address).port

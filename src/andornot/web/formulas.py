@@ -9,6 +9,7 @@ from ..logic import program as p
 from ..logic.parser import Token, parse, tokens
 from .answers import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
 from .live import Served
+from .telling import tell_name
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -30,12 +31,12 @@ def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[Fo
     told = []
     for token in _mentions(formula.text):
         position, name = found[token.name].position, printable(token.name)
-        if position is None:
-            identity, upload, file = None, name, name
-        else:
-            identity, upload = int(served.browser.snapshot.ids[position]), None
-            file = printable(served.browser.name(position))
-        told.append(FormulaName(name=name, start=token.start, end=token.end, id=identity, upload=upload, file=file))
+        mention = FormulaName(name=name, start=token.start, end=token.end, id=None, upload=name, version="", file=name)
+        if position is not None:
+            picture = tell_name(served.browser, position)
+            mention.id, mention.upload = picture.id, None
+            mention.version, mention.file = picture.version, picture.name
+        told.append(mention)
     return told
 
 

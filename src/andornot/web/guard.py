@@ -13,7 +13,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .problems import answer
+from .problems import answer, answer_for
 
 _POLICY: Final = "; ".join(
     (
@@ -82,9 +82,9 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self._is_own_host(headers.get("host", "")):
-            return answer(403, "this server is not called so: use the address that andornot serve printed")
+            return answer_for(scope, 403, "this server is not called so: use the address that andornot serve printed")
         if not _is_own_site(scope["method"], headers):
-            return answer(403, "requests from other sites are refused")
+            return answer_for(scope, 403, "requests from other sites are refused")
         if self._token is None:
             return None
         return self._without_token(scope, headers, self._token)
@@ -109,7 +109,7 @@ class Guard:
             response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Cache-Control": "no-store"})
             response.set_cookie(cookie, token, httponly=True, samesite="strict")
             return response
-        return answer(401, "the token is missing or wrong: use the address that andornot serve printed")
+        return answer_for(scope, 401, "the token is missing or wrong: use the address that andornot serve printed")
 
 
 def _is_own_site(method: str, headers: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from .formulas import names, read
 from .lanes import Lane
 from .live import Live, Served
 from .problems import BusyError, RequestError
-from .telling import tell_hits
+from .telling import tell_hits, tell_path
 from .uploads import Uploads
 
 AT_ONCE: Final = 4
@@ -39,10 +39,18 @@ class Manner:
 
 @dataclass(frozen=True)
 class Found:
-    """The hits of a search, and what is told of them."""
+    """The hits of a search, and what everybody is told of them."""
 
     hits: list[Hit]
     answer: SearchAnswer
+
+    def told(self, is_owner: bool) -> SearchAnswer:
+        """The answer; its pictures' owner hears where they are."""
+        if not is_owner:
+            return self.answer
+        pairs = zip(self.answer.hits, self.hits, strict=True)
+        hits = [told.model_copy(update={"path": tell_path(hit.path)}) for told, hit in pairs]
+        return self.answer.model_copy(update={"hits": hits})
 
 
 @dataclass(eq=False)

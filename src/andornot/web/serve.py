@@ -34,7 +34,8 @@ def serve(options: Namespace) -> None:
         token = None if options.no_auth or is_loopback(options.host) else secrets.token_urlsafe()
         address = _address(options.host, listening.getsockname()[1], token)
         print(f"{gallery.folder.name} is at {address}  (Ctrl-C stops)", flush=True)
-        app = make_app(gallery, host=options.host, token=token)
+        tells_paths = is_loopback(options.host) and not options.no_paths
+        app = make_app(gallery, host=options.host, token=token, tells_paths=tells_paths)
         server = make_server(app)
         stopped = threading.Event()
 

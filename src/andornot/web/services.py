@@ -19,6 +19,7 @@ _LIMIT: Final = 128
 _DOWNLOADS: Final = 4
 _RECEIVING: Final = 8
 _TIDY_SECONDS: Final = 60.0
+_PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 class Services:
@@ -27,7 +28,8 @@ class Services:
     Searches have threads of their own: thumbnails are asked for by the hundred.
     """
 
-    def __init__(self, gallery: Gallery) -> None:
+    def __init__(self, gallery: Gallery, *, tells_paths: bool) -> None:
+        self.tells_paths = tells_paths
         self.live = Live(gallery)
         self.uploads = Uploads()
         self.thumbnails = Thumbnails(gallery.folder)
@@ -66,4 +68,10 @@ def _services(request: Request) -> Services:
     return services
 
 
+def _is_owner(request: Request) -> bool:
+    """Whether who asks is at this machine, as far as can be known: not through a proxy, which most of them say."""
+    return _services(request).tells_paths and not any(name in request.headers for name in _PASSED_ON)
+
+
 Here = Annotated[Services, Depends(_services)]
+Owner = Annotated[bool, Depends(_is_owner)]

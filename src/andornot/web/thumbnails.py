@@ -82,6 +82,11 @@ def tag_of(picture: Picture) -> str:
     return f'"{status.st_size:x}-{status.st_mtime_ns:x}"'
 
 
+def version_of(digest: bytes) -> str:
+    """What tells a picture from what it was before: half of its digest is enough."""
+    return digest[:8].hex()
+
+
 def as_jpeg(picture: Image.Image, side: int = SIDE, quality: int = _QUALITY) -> bytes:
     """The picture with no side longer than that."""
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)

@@ -47,7 +47,7 @@ async def upload(here: Here, request: Request) -> Response:
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
 async def get_upload_thumbnail(here: Here, upload: UploadName) -> Response:
     """An uploaded picture as a JPEG with no side longer than 256 pixels."""
-    return as_picture(Shown(here.uploads.get(upload).thumbnail), f'"{upload}"', "")
+    return as_picture(Shown(here.uploads.get(upload).thumbnail), f'"{upload}"', lasts=False)
 
 
 @router.delete("/uploads/{upload}", status_code=204, responses=failures(404))
