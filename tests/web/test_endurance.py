@@ -233,6 +233,17 @@ def test_a_long_search_does_not_hold_up_the_others(gallery, monkeypatch):
         assert slow.result(30).status_code == 200
 
 
+def test_formulas_that_may_take_seconds_do_not_hold_up_the_others(gallery, monkeypatch):
+    slow = "1 & (1 | 2)"
+    with slow_searches(monkeypatch, slow) as go_on, served(gallery) as client, ThreadPoolExecutor(20) as pool:
+        waiting = [pool.submit(found, client, slow) for _ in range(20)]
+        wait_until(lambda: sum(future.done() for future in waiting) == 12)  # eight work or wait: the others hear so
+        for formula in ("2", "3 | 4"):
+            assert found(client, formula).status_code == 200
+        go_on.set()
+        assert sorted(future.result(30).status_code for future in waiting) == [200] * 8 + [503] * 12
+
+
 def test_a_search_that_takes_too_long_says_so_and_the_next_ones_are_told_to_come_again(gallery, monkeypatch):
     monkeypatch.setattr(searches, "MAX_SECONDS", 0.6)
     monkeypatch.setattr(searches, "_LONG", 0.01)

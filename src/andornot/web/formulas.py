@@ -25,6 +25,11 @@ def read(text: str) -> Formula:
     return formula
 
 
+def repeats_names(formula: Formula) -> bool:
+    """Whether a picture is named twice: then the exact meaning may take seconds to compute."""
+    return len(list(_mentions(formula.text))) > len(formula.names)
+
+
 def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
     found = served.gallery.named(formula, uploads)

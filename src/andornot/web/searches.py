@@ -9,7 +9,7 @@ from typing import Final
 from ..gallery import GalleryError, Hit, Where
 from ..logic import Formula, FormulaError
 from .answers import FormulaName, SearchAnswer
-from .formulas import names, read
+from .formulas import names, read, repeats_names
 from .lanes import Lane
 from .live import Live, Served
 from .problems import BusyError, RequestError
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(eq=False)
 class _Question:
-    formula: str
+    formula: Formula
     manner: Manner
     answer: asyncio.Future[Found]
 
@@ -63,34 +63,42 @@ class _Question:
 class Searches:
     """Makes one call of the gallery after the other: within one, all threads of torch work anyway.
 
-    A call that takes long is not waited for: the next one begins beside it.
+    A call that takes long is not waited for: the next one begins beside it. Formulas that may take seconds by
+    themselves have a lane of their own, and nobody waits for them but their askers.
     """
 
-    def __init__(self, live: Live, uploads: Uploads, lane: Lane) -> None:
-        self._live, self._uploads, self._lane = live, uploads, lane
+    def __init__(self, live: Live, uploads: Uploads, lane: Lane, demanding: Lane) -> None:
+        self._live, self._uploads, self._lane, self._demanding = live, uploads, lane, demanding
         self._waiting: list[_Question] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
 
-    async def ask(self, formula: str, manner: Manner) -> Found:
+    async def ask(self, text: str, manner: Manner) -> Found:
         """What is found, or the error of this formula alone."""
-        if len(self._waiting) >= _WAITING:
-            raise BusyError
+        formula = read(text)
         question = _Question(formula, manner, asyncio.get_running_loop().create_future())
-        self._waiting.append(question)
-        if self._work is None or self._work.done():
-            self._work = asyncio.create_task(self._answer_all())
         try:
             async with asyncio.timeout(MAX_SECONDS):
+                if manner.semantics == "exact" and repeats_names(formula):
+                    await self._answer([question], self._demanding)
+                else:
+                    self._enqueue(question)
                 return await question.answer
         except TimeoutError:
             if question in self._waiting:
                 raise BusyError from None
             raise RequestError(504, _TOO_LONG.format(MAX_SECONDS)) from None
 
+    def _enqueue(self, question: _Question) -> None:
+        if len(self._waiting) >= _WAITING:
+            raise BusyError
+        self._waiting.append(question)
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._answer_all())
+
     async def _answer_all(self) -> None:
         while batch := self._next_batch():
-            call = asyncio.create_task(self._answer(batch))
+            call = asyncio.create_task(self._answer(batch, self._lane))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             await asyncio.wait({call}, timeout=_LONG)
@@ -104,11 +112,11 @@ class Searches:
         self._waiting = [question for question in self._waiting if question not in batch]
         return batch
 
-    async def _answer(self, batch: Sequence[_Question]) -> None:
+    async def _answer(self, batch: Sequence[_Question], lane: Lane) -> None:
         results: Sequence[Found | Exception]
         try:
             formulas = [question.formula for question in batch]
-            results = await self._lane.run(self._find_all, formulas, batch[0].manner)
+            results = await lane.run(self._find_all, formulas, batch[0].manner)
         except Exception as error:
             results = [error] * len(batch)
         for question, result in zip(batch, results, strict=True):
@@ -119,7 +127,7 @@ class Searches:
             else:
                 question.answer.set_result(result)
 
-    def _find_all(self, texts: Sequence[str], manner: Manner) -> list[Found | Exception]:
+    def _find_all(self, formulas: Sequence[Formula], manner: Manner) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
         served = self._live.current()
         try:
@@ -128,9 +136,8 @@ class Searches:
             raise RequestError(400, str(error)) from None
         asked: dict[int, tuple[Formula, list[FormulaName]]] = {}
         results: dict[int, Found | Exception] = {}
-        for place, text in enumerate(texts):
+        for place, formula in enumerate(formulas):
             try:
-                formula = read(text)
                 asked[place] = formula, names(formula, served, self._uploads.known(formula.names))
             except FormulaError as error:
                 results[place] = error
@@ -149,7 +156,7 @@ class Searches:
                     seconds=round(seconds, 6),
                 )
                 results[place] = Found(hits, answer)
-        return [results[place] for place in range(len(texts))]
+        return [results[place] for place in range(len(formulas))]
 
     def _search(self, formulas: list[Formula], served: Served, manner: Manner) -> list[list[Hit] | FormulaError]:
         named = [name for formula in formulas for name in formula.names]

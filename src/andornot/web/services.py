@@ -16,6 +16,7 @@ from .uploads import Uploads
 
 _THREADS: Final = 2
 _LIMIT: Final = 128
+_DEMANDING: Final = (2, 8)  # threads, and searches under way or waiting for them
 _DOWNLOADS: Final = 4
 _RECEIVING: Final = 8
 _TIDY_SECONDS: Final = 60.0
@@ -35,7 +36,8 @@ class Services:
         self.thumbnails = Thumbnails(gallery.folder)
         self.lane = Lane("working", _THREADS, _LIMIT)
         self._searching = Lane("searching", AT_ONCE, _LIMIT)
-        self.searches = Searches(self.live, self.uploads, self._searching)
+        self._demanding = Lane("demanding", *_DEMANDING)
+        self.searches = Searches(self.live, self.uploads, self._searching, self._demanding)
         self.downloads = asyncio.Semaphore(_DOWNLOADS)
         self.receiving = asyncio.Semaphore(_RECEIVING)
 
@@ -59,6 +61,7 @@ class Services:
         self.live.stop()
         self.lane.close()
         self._searching.close()
+        self._demanding.close()
         self.uploads.close()
         self.thumbnails.close()
 
