@@ -226,6 +226,19 @@ def test_formulas_are_bounded(client):
             assert len(response.json()["error"]["message"]) < 300
 
 
+PAIRS = ", ".join(f"({n} | {n + 10}), ({n} & {n + 1})" for n in range(1, 11))
+DIFFERENCES = " | ".join(f"({n} - {n % 16 + 1})" for n in range(1, 17))
+
+
+@pytest.mark.parametrize("formula", [f"at_least(10, {PAIRS})", DIFFERENCES])
+def test_a_formula_that_would_take_minutes_is_refused_before_it_starts(client, formula):
+    response = client.get("/api/search", params={"formula": formula})
+    assert response.status_code == 400
+    assert "independent" in response.json()["error"]["message"]
+    independent = client.get("/api/search", params={"formula": formula, "semantics": "independent"})
+    assert independent.status_code == 200
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
