@@ -12,16 +12,17 @@ ROOT = Path(andornot.__file__).parent
 # What each part may import from the others. `data` stands beside `logic`; nobody imports `web` or `cli`.
 MAY_USE = {
     "version": set(),
+    "files": set(),
     "progress": set(),
     "logic": set(),
-    "data": {"progress"},
+    "data": {"files", "progress"},
     "ssl": {"logic", "data", "progress"},
     "model": {"logic", "data", "ssl", "progress", "version"},
     "pretraining": {"logic", "data", "ssl", "model", "evaluate"},
     "evaluate": {"logic", "data", "ssl", "model", "progress", "version"},
     "reproduce": {"logic", "data", "ssl", "model", "evaluate", "pretraining"},
-    "gallery": {"logic", "data", "ssl", "model", "progress", "version"},
-    "web": {"logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
+    "gallery": {"files", "logic", "data", "ssl", "model", "progress", "version"},
+    "web": {"files", "logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
     "demo": {"pretraining", "logic", "data", "ssl", "model", "evaluate", "gallery"},
     "cli": {
         "demo",

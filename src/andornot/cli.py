@@ -284,6 +284,7 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="port to listen at (default: 8008, or the next that is free)")
     serve.add_argument("--no-auth", action="store_true", help="no token: whoever reaches the address may look")
+    serve.add_argument("--no-paths", action="store_true", help="do not say where pictures are, as for other hosts")
     serve.add_argument("--open", action="store_true", help="open the page in the browser")
     _add_engine(serve)
     serve.set_defaults(run=_serve)

@@ -5,7 +5,6 @@ fixed list: Pillow would also hand PostScript to another program, which nobody w
 """
 
 import os
-import stat
 import threading
 import warnings
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.Image import Transpose
 from torch import Tensor
 
+from ..files import open_regular
 from .errors import BrokenImageError
 
 MAX_PIXELS: Final = 200_000_000
@@ -119,14 +119,9 @@ def _opened(source: str | os.PathLike[str] | bytes) -> Iterator[BinaryIO]:
             raise EOFError("0 bytes")
         yield BytesIO(source)
         return
-    status = os.stat(source)  # noqa: PTH116 - a Path is not needed, and slow to make for each of a million pictures
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(0, "a folder")
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(0, "not a regular file")  # a pipe would be waited for, for ever
-    if status.st_size == 0:
-        raise EOFError("0 bytes")
-    with open(source, "rb") as file:  # noqa: PTH123
+    with open_regular(source) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise EOFError("0 bytes")
         yield file
 
 

@@ -77,6 +77,10 @@ class Snapshot:
         """The path of a picture."""
         return os.fsdecode(self._records[position][1])
 
+    def digest(self, position: int) -> bytes:
+        """The hash of a picture's content."""
+        return bytes(self._records[position][Picture._fields.index("digest")])
+
     @cached_property
     def paths(self) -> list[str]:
         """All paths."""

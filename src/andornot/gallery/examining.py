@@ -16,6 +16,7 @@ from ..data import BrokenImageError, decode
 from ..data.decoding import quiet_pillow, to_tensor
 from ..data.loading import default_workers
 from ..data.resizing import square
+from ..files import open_regular
 from ..model import Model
 
 _AHEAD: Final = 256  # pictures under way: bounds what waits in memory, and hides that some take longer
@@ -57,7 +58,7 @@ def examine_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], 
 
 def digest_of(path: str | Path) -> bytes:
     """A hash of a file's content."""
-    with open(path, "rb") as file:  # noqa: PTH123 - a Path is not needed, and slow to make for each of a million files
+    with open_regular(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
