@@ -15,7 +15,7 @@ import andornot as aon
 from andornot import Formula, FormulaError, Representation
 from andornot.data import BrokenImageError
 from andornot.gallery import Gallery, GalleryError, Hit, Where, searching, vectors
-from andornot.gallery.engines import exact
+from andornot.gallery.engines import exact, faiss
 from andornot.gallery.engines.exact import Exact
 from andornot.gallery.filters import Selection
 
@@ -127,13 +127,70 @@ def test_blocks_of_any_size_give_the_same(gallery, score, monkeypatch):
         np.testing.assert_allclose([hit.distance for hit in one], [hit.distance for hit in two], atol=1e-6)
 
 
-def test_equal_pictures_come_in_the_order_of_their_rows(tmp_path):
-    first = save_picture(tmp_path / "p" / "0.png", 0)
-    for number in range(1, 9):
-        shutil.copy(first, tmp_path / "p" / f"{number}.png")
-    gallery = Gallery.create(tmp_path / "g", tiny_model())
+class Given:
+    """Vectors that are there."""
+
+    def __init__(self, matrix: torch.Tensor) -> None:
+        self._matrix, self.dimensions = matrix, matrix.shape[1]
+
+    def take(self, rows: np.ndarray, out: torch.Tensor) -> torch.Tensor:
+        out[: len(rows)] = self._matrix[torch.from_numpy(rows)]
+        return out[: len(rows)]
+
+
+@settings(max_examples=150)
+@given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(1, 400), group=st.sampled_from([4, 256]))
+def test_of_equal_scores_the_lower_row_is_first_and_fewer_are_the_first_of_more(data, seed, count, group):
+    """Of whole numbers, whose sums are not rounded, so that many scores are equal, in blocks of all sizes."""
+    generator = np.random.default_rng(seed)
+    pictures = generator.integers(0, 2, (500, 3)).astype(np.float32)
+    queries = generator.integers(-1, 2, (data.draw(st.integers(1, 3)), 3)).astype(np.float32)
+    rows = np.sort(generator.choice(500, count, replace=False))
+    top = data.draw(st.integers(1, count + 5))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_BLOCK_BYTES", "_SCORES_BYTES"):
+            patch.setattr(exact, name, data.draw(st.sampled_from([1, 400, 3000, 2**22])))
+        patch.setattr(exact, "_GROUP", group)
+        engine = Exact(Given(torch.from_numpy(pictures)))
+        found, scores = engine.search_rows(torch.from_numpy(queries), top, rows)
+        best = [engine.best_of(torch.from_numpy(query), generator.permutation(rows), top) for query in queries]
+    products = queries @ pictures[rows].T
+    order = np.stack([np.lexsort((rows, -of_query)) for of_query in products])[:, :top]
+    np.testing.assert_array_equal(found, rows[order])
+    np.testing.assert_array_equal(scores, np.take_along_axis(products, order, 1))
+    np.testing.assert_array_equal(np.stack([best_rows for best_rows, _ in best]), found)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 900),
+    dimensions=st.sampled_from([3, 16, 128, 1280]),
+    queries=st.integers(1, 9),
+    top=st.integers(1, 50),
+)
+def test_equal_vectors_have_equal_scores_wherever_they_are(seed, count, dimensions, queries, top):
+    torch.manual_seed(seed)
+    engine = Exact(Given(torch.rand(1, dimensions).expand(count, -1)))
+    asked, rows = torch.rand(queries, dimensions), np.arange(count)
+    found, scores = engine.search_rows(asked, top, rows)
+    assert (found == rows[:top]).all()
+    assert (scores == scores[:, :1]).all()
+    assert (engine.best_of(asked[0], rows[::-1], top)[0] == rows[:top]).all()
+
+
+@pytest.mark.parametrize("engine", ["exact", "faiss"])
+def test_equal_pictures_come_in_the_order_of_their_rows(tmp_path, engine, monkeypatch):
+    monkeypatch.setattr(faiss, "_FEW_ROWS", 20)
+    first = save_picture(tmp_path / "p" / "00.png", 0)
+    for number in range(1, 40):
+        shutil.copy(first, tmp_path / "p" / f"{number:02}.png")
+    gallery = Gallery.create(tmp_path / "g", tiny_model(), engine=engine)
     gallery.add(tmp_path / "p")
-    assert [hit.id for hit in gallery.search("3.png", include_queries=True)] == list(range(1, 10))
+    for top in (1, 2, 7, 39, 60):
+        hits = gallery.search("20.png", top, include_queries=True)
+        assert [hit.id for hit in hits] == list(range(1, 41))[:top]
+        assert [hit.id for hit in gallery.search("20.png", top)] == [*range(1, 21), *range(22, 41)][:top]
 
 
 # --- the pictures in a formula --------------------------------------------------------------------------------------
