@@ -252,6 +252,17 @@ def test_a_name_that_the_laws_remove_still_shapes_the_result():
     assert Formula("a & a | a & a & (b | ~b) & a").evaluate(values).batch_shape == (5,)
 
 
+@given(seed=seeds)
+def test_what_is_nothing_is_exactly_nothing_not_rounding(seed):
+    """A crisp picture has nothing of its own opposite: what is left must not look like a direction."""
+    probs = torch.zeros(50, 8)
+    probs[:, 0] = torch.rand(50, generator=torch.Generator().manual_seed(seed))
+    probs[:, -1] = 1 - probs[:, 0]
+    values = {"a": Representation(probs), "b": Representation(torch.rand(50, 8).softmax(-1))}
+    for text in ("a & ~a", "a & b & ~a", "(a & ~a) | (a & ~a & b)", "b - b", "b - (a | b)", "(a & b) - b"):
+        assert (Formula(text).evaluate(values).degrees == 0).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_exact_keeps_the_dtype_and_rounds_once(dtype):
     formula, values = Formula("(a | b) & (a | c) & ~(b & a)"), named(3)

@@ -86,8 +86,10 @@ class _Evaluation:
         reach, miss = name
         below = torch.where(self._lower_half, miss, miss.flip(-1))
         above = torch.where(self._lower_half, reach.flip(-1), reach)
-        between = torch.where(self._lower_half, miss.flip(-1) - miss, miss - miss.flip(-1))
-        return below, between.clamp(min=0), above
+        more = torch.where(self._lower_half, miss.flip(-1), miss)
+        between = more - below
+        # The only difference here: where it is but the rounding of both, it is nothing, and stays nothing.
+        return below, between * (between > 4 * torch.finfo(more.dtype).eps * more), above
 
 
 def _tails_of(probs: Tensor) -> Tails:
