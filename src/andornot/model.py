@@ -246,7 +246,9 @@ class Model:
         try:
             recipe = make_recipe(description["recipe"])
             if backbone is None:
-                if str(description["backbone"]["name"]).startswith("module:"):
+                if not isinstance(name := description["backbone"]["name"], str):
+                    raise ModelError(f"{folder / DESCRIPTION} names no backbone: its name must be a text, got {name!r}")
+                if name.startswith("module:"):
                     raise ModelError(
                         f"{folder} has a network of your own in it: Model.load(folder, backbone=…) needs it"
                     )

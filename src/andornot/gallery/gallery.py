@@ -2,15 +2,18 @@
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, overload
+from typing import Any, Final, overload
+
+import numpy as np
 
 from ..data.sources.folder import gallery_around
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
+from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
@@ -25,11 +28,13 @@ from .lock import HOLDER, LOCK, writing
 from .names import Named, Names
 from .repairing import Repaired, repair
 from .scope import is_inside, look_through
-from .searching import Asked, Hit, Searcher
+from .searching import Asked, Hit, Query, Searcher
 from .vectors import Sources
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
 StrPath = str | os.PathLike[str]
+# What is searched for: a formula, the path or the id of a picture, a representation.
+Asking = StrPath | Formula | int | np.integer[Any] | Representation
 
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
@@ -279,9 +284,9 @@ class Gallery:
     # --- searching --------------------------------------------------------------------------------------------------
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts as well
+    def search(  # type: ignore[overload-overlap]  # a text is an iterable of texts as well
         self,
-        formula: str | Formula,
+        formula: Asking,
         top: int = ...,
         score: str = ...,
         *,
@@ -295,7 +300,7 @@ class Gallery:
     @overload
     def search(
         self,
-        formula: Sequence[str | Formula],
+        formula: Iterable[Asking],
         top: int = ...,
         score: str = ...,
         *,
@@ -308,7 +313,7 @@ class Gallery:
     ) -> list[list[Hit]]: ...
     def search(
         self,
-        formula: str | Formula | Sequence[str | Formula],
+        formula: Asking | Iterable[Asking],
         top: int = 10,
         score: str = "degrees",
         *,
@@ -321,23 +326,25 @@ class Gallery:
     ) -> list[Hit] | list[list[Hit]]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
-        A name in a formula is a picture of the gallery, by id, path, end of a path or file name; or else a picture
-        file, which is encoded. Pictures that a formula names are no hits of it, unless `include_queries`. `score`:
-        "degrees", "cross-entropy" or "containment". `semantics` and `logic` are those of `Formula.evaluate`. `why`
-        gives each hit the features that carried it. `pictures` says what names outside the gallery stand for; then no
-        path is looked at, and a name is an id, a file name or one of these.
+        The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
+        for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
+        of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
+        it, unless `include_queries`. `score`: "degrees", "cross-entropy" or "containment". `semantics` and `logic` are
+        those of `Formula.evaluate`. `why` gives each hit the features that carried it. `pictures` says what names
+        outside the gallery stand for; then no path is looked at, and a name is an id, a file name or one of these.
         """
         _check_score(score)
-        if top < 1:
-            raise GalleryError(f"top must be at least 1, got {top}")
-        single = isinstance(formula, str | Formula)
-        given: Sequence[str | Formula] = [formula] if isinstance(formula, str | Formula) else formula
-        formulas = [one if isinstance(one, Formula) else Formula(one) for one in given]
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise GalleryError(f"top must be a whole number of at least 1, got {top!r}")
+        if where is not None and not isinstance(where, Where):
+            raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
+        given = _several(formula)
+        queries = [_query(one) for one in ([formula] if given is None else given)]
         if self._may_derive:
             self.derive()
-        asked = Asked(top, score, semantics, logic, where, include_queries, why, pictures)
-        results = self._searching.search(formulas, asked)
-        return results[0] if single else results
+        asked = Asked(int(top), score, semantics, logic, where, include_queries, why, pictures)
+        results = self._searching.search(queries, asked)
+        return results[0] if given is None else results
 
     def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:
         """What each name of a formula stands for. `pictures` are the names of pictures outside, as for `search`."""
@@ -364,6 +371,23 @@ def _may_be_left(name: str) -> bool:
 
 def _made_by(engine: str | MakeEngine) -> MakeEngine:
     return engine_named(engine) if isinstance(engine, str) else engine
+
+
+def _several(formula: Asking | Iterable[Asking]) -> Iterable[Asking] | None:
+    """The formulas of a list, a batch of representations included; None for a single one."""
+    if isinstance(formula, Representation):
+        return formula if formula.batch_shape else None
+    return formula if isinstance(formula, Iterable) and not isinstance(formula, str | bytes) else None
+
+
+def _query(asking: object) -> Query:
+    if isinstance(asking, Formula | Representation):
+        return asking
+    if isinstance(asking, os.PathLike):
+        return Formula(write_name(os.fspath(asking)))
+    if isinstance(asking, str | int | np.integer):
+        return Formula(str(asking))
+    raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
 
 
 def _check_score(score: str) -> None:

@@ -224,6 +224,8 @@ class Representation:
 
     def isclose(self, other: Representation, tolerance: float | None = None) -> bool:
         """Whether no probability differs by more than `tolerance` (default: that of the sums, by dtype)."""
+        if not isinstance(other, Representation):
+            raise TypeError(f"expected a Representation, got {type(other).__name__}")
         if self.probs.shape != other.probs.shape:
             return False
         dtype = torch.promote_types(self.dtype, other.dtype)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import progress
+from ..logic import Representation
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -134,9 +135,9 @@ class _Training:
         saved = time.monotonic()
         with without_denormals(), stop_signals() as stop, self._bar() as bar:
             for step in range(self.start, self.total):
-                result = self._step(step)
+                parts = self._step(step)
                 epoch_ends = (step + 1) % self.steps_per_epoch == 0
-                self._report(step, result, bar)
+                self._report(step, parts, bar)
                 if epoch_ends and after_epoch and self.fabric.is_global_zero:
                     epoch = (step + 1) // self.steps_per_epoch
                     figures = after_epoch(Progress(epoch, self.recipe.epochs, self.bare.network))
@@ -152,7 +153,8 @@ class _Training:
                     raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
         return self.bare.network
 
-    def _step(self, step: int) -> StepResult:
+    def _step(self, step: int) -> list[StepResult]:
+        """One step of the optimiser; the results of the parts that its batch is split into."""
         recipe = self.recipe
         # Dropout and the like take torch's own generator: it is set anew for each step, too.
         torch.manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank))
@@ -176,7 +178,7 @@ class _Training:
             )
         self.optimiser.step()
         self.bare.centre.update(*(target for result in results for target in result.targets))
-        return result
+        return results
 
     def _agree(self, *wishes: bool) -> list[bool]:
         """What any process wishes: clocks and signals differ between them, and all must save after the same step."""
@@ -195,12 +197,16 @@ class _Training:
         mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
         return mine
 
-    def _report(self, step: int, result: StepResult, bar: progress.Progress) -> None:
+    def _report(self, step: int, parts: list[StepResult], bar: progress.Progress) -> None:
         bar.update(self.batch_size)
         if (step + 1) % self.log_every and step + 1 != self.total:
             return
-        health = measure_health(result.targets[0].representation)
-        losses = {f"loss_{k}": v.item() for k, v in result.losses._asdict().items() if v is not None}
+        health = measure_health(Representation.cat([part.targets[0].representation for part in parts]))
+        losses = {
+            f"loss_{name}": sum(getattr(part.losses, name).item() for part in parts) / len(parts)
+            for name, loss in parts[0].losses._asdict().items()
+            if loss is not None
+        }
         bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}")
         self._write(step, {**losses, **health._asdict(), "learning_rate": self.optimiser.param_groups[0]["lr"]})
         message = collapse_warning(health, step)
