@@ -194,7 +194,12 @@ def _add_reproduce(commands: Any) -> None:
     reproduce.add_argument(
         "--scale", choices=("small", "paper"), default="small", help="small: minutes on two cores; paper: as printed"
     )
-    reproduce.add_argument("--seeds", type=int, metavar="K", help="runs of each setting (default: 2 small, 8 paper)")
+    reproduce.add_argument(
+        "--seeds",
+        metavar="K",
+        action="append",
+        help="trainings of each model, with the seeds 0 to K-1; LABEL=K for one of them, 0 for none (may be repeated)",
+    )
     reproduce.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )

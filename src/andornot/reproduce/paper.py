@@ -5,7 +5,8 @@ from typing import Final
 from ..evaluate.outcome import Spread
 
 BASELINES: Final = ("vanilla", "mean", "maximum")
-METHODS: Final = (*BASELINES, "logic")
+PAPERS: Final = "logic"  # the method that it proposes
+METHODS: Final = (*BASELINES, PAPERS)
 
 # Tables 1 (top-1 accuracy, linear evaluation) and 2 (mAP); by data set, then by method or by (N, M) of logic.
 RESULTS: Final[dict[str, dict[str, Spread]]] = {

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from statistics import mean, stdev
 from typing import Any, Final
 
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
 from ..data import ImageSet
 from ..evaluate.linear import LinearSettings, linear_evaluation
 from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
-from ..evaluate.outcome import Outcome, Section, Spread, Table
+from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
+from ..evaluate.probing import Reads
 from ..evaluate.sets import train_and_test
 from ..model import Model
 from ..ssl.recipe import Recipe
-from .paper import METHODS, paper_figure
+from .paper import METHODS, PAPERS, paper_figure
 from .plan import Plan
 from .work import Work
 
+_PRETRAINED: Final = "efficientnet-lite0 from ImageNet"
+_READS: Final = {
+    "backbone": "the pooled features of the backbone, as in the paper",
+    "degrees": "the possession degrees: the backbone is not trained here, so its features are the same for all methods",
+}
 _PRODUCTS: Final = {"small": 1024, "paper": 4096}  # N·M of the ablation
 _VALUES: Final = (2, 4, 8, 16, 32)
 _ALPHAS: Final = (0.25, 0.5, 0.75)
@@ -27,8 +35,7 @@ _BETAS: Final = (0.3, 0.6, 0.9)
 
 def classification(plan: Plan, work: Work) -> Outcome:
     """Table 1: a linear layer on the frozen backbone of each method."""
-    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
-    figures, protocol = _accuracies(plan, work, recipes)
+    figures, protocol = _accuracies(plan, work, plan.methods())
     table = _table(
         "Top-1 accuracy of a linear layer on the frozen backbone, mean ± standard deviation.", "method", plan, figures
     )
@@ -37,7 +44,7 @@ def classification(plan: Plan, work: Work) -> Outcome:
         _best(figures, "has the highest accuracy"),
         figures,
         protocol,
-        [Section("Accuracy", _runs(plan), [table])],
+        [Section("Accuracy", _runs(plan), [table]), *_comparison(figures, "accuracy")],
     )
 
 
@@ -64,26 +71,38 @@ def ablation(plan: Plan, work: Work) -> Outcome:
 
 
 def multilabel(plan: Plan, work: Work) -> Outcome:
-    """Table 2: mean average precision of one linear layer on the frozen backbone of each method."""
+    """Table 2: mean average precision of one linear layer.
+
+    At paper scale it reads the backbone of each method. At small scale all methods share a backbone that is not
+    trained, so it reads the possession degrees; of a calibrated backbone both are measured.
+    """
     train, test = train_and_test(plan.data)
     images = train if plan.pretrain_data == plan.data else train_and_test(plan.pretrain_data)[0]
     small = plan.scale == "small"
-    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
-    recipes["efficientnet-lite0 from ImageNet"] = plan.calibrated()
+    reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
+    settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads)
 
-    def measure(model: Model, seed: int) -> dict[str, Any]:
-        settings = MultilabelSettings(seed=seed, cached=small, epochs=100 if small else 500)
-        result = multilabel_evaluation(model, train, test, settings)
+    def measure(model: Model, seed: int, reads: Reads = reads) -> dict[str, Any]:
+        result = multilabel_evaluation(model, train, test, replace(settings, seed=seed, reads=reads))
         return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
-    figures, protocol = _measured(plan, work, images, recipes, measure, "multilabel")
+    figures, protocol = _measured(plan, work, images, plan.methods(), measure, "multilabel")
+    for both in ("backbone", "degrees"):
+        name = f"{_PRETRAINED}, {both}"
+        found, _ = _measured(plan, work, images, {_PRETRAINED: plan.calibrated()}, partial(measure, reads=both), both)
+        figures[name] = found[_PRETRAINED]
     caption = f"Mean average precision ({protocol['average_precision']}), mean ± standard deviation."
+    text = f"{_runs(plan)} The linear layer reads {_READS[reads]}."
+    measured_on = f"It is trained on the split “{train.split}”, and measured on “{test.split}”."
     return Outcome(
         "Multilabel classification (Table 2)",
         _best({name: figures[name] for name in METHODS}, "has the highest mean average precision of the four methods"),
         figures,
-        protocol,
-        [Section("Mean average precision", _runs(plan), [_table(caption, "method", plan, figures)])],
+        {**protocol, "splits": {"training": train.split, "test": test.split}},
+        [
+            Section("Mean average precision", f"{text} {measured_on}", [_table(caption, "method", plan, figures)]),
+            *_comparison(figures, "mean average precision"),
+        ],
     )
 
 
@@ -112,18 +131,15 @@ def _measured(
     """A model for each recipe and seed, and its figure; the protocol is the same for all."""
     figures: dict[str, dict[str, Any]] = {}
     protocol: dict[str, Any] = {}
-    for name, recipe in recipes.items():
+    for name, recipe in plan.seeds.chosen(recipes).items():
         same = next((other for other in figures if recipes[other] == recipe), None)
         if same is not None:  # as the middle setting of each part of the ablation
             figures[name] = figures[same]
             continue
         runs = []
-        # Without training nothing depends on the seed but the linear layer.
-        for seed in range(1 if recipe.regime == "calibrated" else plan.seeds):
-            label = f"{_file_name(name)}-{seed}"
-            model = work.model(label, images, recipe.model_copy(update={"seed": seed}))
+        for seed, run, model in work.runs(name, images, recipe, plan.seeds):
             depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
-            found = work.step(f"{what}-{label}", depends, partial(measure, model, seed))
+            found = work.step(f"{what}-{run}", depends, partial(measure, model, seed))
             protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
             runs.append(found["figure"])
         deviation = stdev(runs) if len(runs) > 1 else 0.0
@@ -133,10 +149,6 @@ def _measured(
             "recipe": recipe.model_dump(mode="json"),
         }
     return figures, protocol
-
-
-def _file_name(name: str) -> str:
-    return name.replace(" = ", "").replace(", ", "-").replace(" ", "-")
 
 
 def _table(caption: str, first: str, plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -156,8 +168,44 @@ def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
     return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
 
 
+def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
+    """The differences of all methods to logic, run by run; empty where there is nothing to compare."""
+    if PAPERS not in figures:
+        return []
+    rows: list[list[Cell]] = []
+    for name, found in figures.items():
+        # The same seed has the same start of the linear layer, and the same order of pictures.
+        pairs = list(zip(found["runs"], figures[PAPERS]["runs"], strict=False))
+        if name != PAPERS and len(pairs) > 1:
+            rows.append([name, len(pairs), paired_difference(pairs), _verdict(paired_difference(pairs))])
+    if not rows:
+        return []
+    caption = f"Mean difference in {what} to {PAPERS}, over runs with the same seed."
+    text = "Below 0 the method is worse than logic. Intervals are of a paired t-test, over seeds."
+    return [Section(f"Compared with {PAPERS}", text, [Table(caption, ["method", "runs", "difference", ""], rows)])]
+
+
+def paired_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """The mean of first - second, with the 95 % interval of Student's t for that many pairs.
+
+    >>> paired_difference([(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)])  # doctest: +ELLIPSIS
+    Interval(value=0.2, low=-0.048..., high=0.448...)
+    """
+    differences = [first - second for first, second in pairs]
+    count, centre = len(differences), mean(differences)
+    reach = float(stdtrit(count - 1, 0.975)) * stdev(differences) / count**0.5
+    return Interval(centre, centre - reach, centre + reach)
+
+
+def _verdict(difference: Interval) -> str:
+    if difference.low <= 0 <= difference.high:
+        return "not told apart"
+    return "better than logic" if difference.value > 0 else "worse than logic"
+
+
 def _runs(plan: Plan) -> str:
-    text = f"{plan.seeds} runs with different seeds." if plan.seeds > 1 else "One run."
+    count = plan.seeds.each
+    text = f"{count} runs with different seeds." if count > 1 else "One run."
     if plan.scale == "small":
         text += (
             " This is a small version of the experiment: another network, fewer epochs, features computed once without "
