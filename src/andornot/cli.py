@@ -189,7 +189,7 @@ def _add_reproduce(commands: Any) -> None:
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
     reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
     reproduce.add_argument(
-        "--pretrain-data", metavar="SOURCE", help="multilabel: pictures to pretrain on (default: those of --data)"
+        "--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)"
     )
     reproduce.add_argument(
         "--scale", choices=("small", "paper"), default="small", help="small: minutes on two cores; paper: as printed"

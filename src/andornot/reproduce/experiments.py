@@ -13,7 +13,7 @@ from ..evaluate.report import write_outcome
 from ..evaluate.sets import attribution
 from .plan import Plan, Scale, Seeds
 from .searching import degrees, retrieval
-from .tables import ablation, classification, multilabel
+from .tables import ablation, classification, multilabel, multilabel_ablation
 from .work import Work
 
 # Eight things are enough for 28 pairs, each in some 36 of 3,000 pictures.
@@ -71,7 +71,15 @@ EXPERIMENTS: Final = {
         "digits",
         "thumbnails",
         "cifar10-paper",
-        "N × M at constant N·M, α and β",
+        "the lower half of Table 1: N × M at constant N·M; α and β",
+        {"small": 2, "paper": 8},
+    ),
+    "multilabel-ablation": Experiment(
+        multilabel_ablation,
+        _SCENES,
+        "photos-frozen",
+        "imagenet100-paper",
+        "the lower half of Table 2: N × M at constant N·M",
         {"small": 2, "paper": 8},
     ),
 }

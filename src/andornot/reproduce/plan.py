@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -59,14 +59,15 @@ class Seeds:
         return range(self.of_label.get(label(name), self.each))
 
     def chosen(self, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-        """Those that have any runs; an EvaluationError for a label that is not there."""
-        known = [label(name) for name in recipes]
-        for name in self.of_label:
-            if name not in known:
-                raise EvaluationError(
-                    f'--seeds {name}={self.of_label[name]}: no model "{name}", there are {", ".join(known)}'
-                )
+        """Those that have any runs."""
         return {name: recipe for name, recipe in recipes.items() if len(self.of(name))}
+
+    def check(self, names: Iterable[str]) -> None:
+        """An EvaluationError for a label that none of the names has."""
+        known = [label(name) for name in names]
+        for name, count in self.of_label.items():
+            if name not in known:
+                raise EvaluationError(f'--seeds {name}={count}: no model "{name}", there are {", ".join(known)}')
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ..evaluate.retrieval import (
     make_protocol,
 )
 from ..evaluate.retrieval_report import draw_hits, retrieval_outcome
-from ..evaluate.sets import gallery_and_queries
+from ..evaluate.sets import gallery_and_queries, training_part
 from ..model import Model
 from .paper import BASELINES, PAPERS
 from .plan import Plan, label
@@ -51,13 +51,17 @@ def retrieval(plan: Plan, work: Work) -> Outcome:
     protocol = make_protocol(_PROTOCOLS[plan.experiment, plan.scale], plan.protocol)
     gallery, queries = gallery_and_queries(plan.data)
     task = choose_pictures(gallery, queries, protocol)
-    images = gallery if queries is not None else _without_queries(gallery, task)
+    if plan.pretrain_data != plan.data:
+        images = training_part(plan.pretrain_data)
+    else:
+        images = gallery if queries is not None else _without_queries(gallery, task)
     recipes = plan.methods()
     if plan.experiment != "mnist-retrieval":
         recipes[CALIBRATED] = plan.calibrated()
     bench = _Bench(task, protocol)
     rows: dict[str, list[Row]] = {}
     pictured: dict[str, Model] = {}
+    plan.seeds.check(recipes)
     for name, recipe in plan.seeds.chosen(recipes).items():
         # Answers to NOT of our own are compared where they would be used.
         operators = PAPER + ARITHMETIC if name in BASELINES else OPERATORS
@@ -107,11 +111,13 @@ def degrees(plan: Plan, work: Work) -> Outcome:
     features on and to measure them.
     """
     images = open_images(plan.data)
+    seen = images if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
     recipes = {PAPERS: plan.recipe({})} | ({CALIBRATED: plan.calibrated()} if plan.scale == "small" else {})
     outcomes: dict[str, Outcome] = {}
     runs: dict[str, list[dict[str, Any]]] = {}
+    plan.seeds.check(recipes)
     for name, recipe in plan.seeds.chosen(recipes).items():
-        models = {seed: model for seed, _, model in work.runs(name, images, recipe, plan.seeds)}
+        models = {seed: model for seed, _, model in work.runs(name, seen, recipe, plan.seeds)}
         for seed in plan.seeds.of(name):
             model = models.get(seed, models[0])  # a calibrated one is the same for all
             depends = {"model": model.id, "data": plan.data, "seed": seed}

@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 
 from ..data import ImageSet
 from ..evaluate.outcome import EvaluationError
+from ..evaluate.probing import digest
 from ..evaluate.report import plain
-from ..model import DESCRIPTION, Model
+from ..model import DESCRIPTION, Model, new_backbone
 from ..pretraining import pretrain, view_features
 from ..ssl.batches import FeatureBatches
 from ..ssl.checkpoint import write_tensors, write_text
@@ -68,8 +69,12 @@ class Work:
 
     def _view_features(self, images: ImageSet, recipe: Recipe) -> FeatureBatches:
         """Features of views, the same for each method, because the backbone does not change: computed once."""
-        digest = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
-        file = self.folder / "features" / f"{digest}.safetensors"
+        first = recipe.model_copy(update={"seed": 0})
+        backbones = [digest(new_backbone(of_seed, images.channels)) for of_seed in (first, recipe)]
+        # A pretrained backbone is the same for all seeds, and takes most of the time: its views are drawn once.
+        recipe = first if backbones[0] == backbones[1] else recipe
+        name = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
+        file = self.folder / "features" / f"{name}.safetensors"
         try:
             return FeatureBatches(**load_file(file))
         except (FileNotFoundError, SafetensorError, TypeError):
