@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-
 from makers import save_picture, write_mnist, write_voc_year
+from matplotlib.figure import Figure
 from squares import small_model
 
 from andornot.cli import main
