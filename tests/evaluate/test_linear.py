@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from squares import CORNERS, small_model, squares
 
 from andornot.data import ImageSet, open_images
+from andornot.data.originals import Originals
 from andornot.data.readers import FileReader
 from andornot.evaluate.linear import LinearSettings, linear_evaluation, linear_outcome, split_off
 from andornot.evaluate.neighbours import knn_outcome
@@ -180,10 +181,14 @@ def test_training_sees_fresh_random_crops_and_mirrors_only_colour(model):
     for channels, flip in ((1, 0.0), (3, 0.5)):
         images = squares(20, channels=channels)
         protocol = linear_evaluation(small_model(channels), images, images, settings).protocol
-        assert protocol["training_views"] == {"random_resized_crop": [0.08, 1.0], "flip": flip, "cut_from": 16}
+        assert protocol["training_views"] == {
+            "random_resized_crop": [0.08, 1.0],
+            "flip": flip,
+            "cut_from": "the original",
+        }
     views = Views(ViewSettings(16, crop_scale=(0.08, 1), flip=0, jitter=0, grey=0, blur=0))
     pictures, numbers = squares(8).pictures(16), torch.tensor([5, 2])
-    inputs = fresh_inputs(Reader(model), pictures, views)
+    inputs = fresh_inputs(Reader(model), Originals(pictures), views)
     seen = inputs(numbers, torch.Generator().manual_seed(0))
     expected = model.backbone(views(pictures[numbers], torch.Generator().manual_seed(0)))
     torch.testing.assert_close(seen, expected)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import ImageSet
+from ..data.originals import open_originals
 from ..model import Model
 from ..ssl.views import Views, ViewSettings
 from .figures import FAINT, INK, PALETTE
@@ -107,7 +108,9 @@ def linear_evaluation(
             features = reader.of_centres(known, torch.arange(len(known)), progress)
             inputs, validation = cached_inputs(features[None]), features[held_out]
         else:
-            inputs = fresh_inputs(reader, known, Views(views))
+            inputs = fresh_inputs(
+                reader, open_originals(train, model.size, progress=progress is not False), Views(views)
+            )
             validation = reader.of_centres(known, held_out, progress)
         layer = new_layer(reader, len(known.class_names), generator)
         curve: list[float] = []
@@ -143,7 +146,7 @@ def linear_evaluation(
         "settings": asdict(settings),
         "training_views": "none: features cached, without augmentation"
         if settings.cached
-        else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": known.size},
+        else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": "the original"},
         "evaluation_view": evaluation_view(model, known, fit),
         "validation_pictures": len(held_out),
         "tested_epoch": "highest validation accuracy, the first of equals",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import ImageSet, Pictures
+from ..data.originals import Originals
 from ..model import Model
 from ..ssl.views import Drawn, Views, ViewSettings, Warp
 from .average_precision import VARIANTS, Variant, mean_average_precision
@@ -194,8 +195,8 @@ class ScaleCrops:
     def __init__(self, size: int) -> None:
         self._views = Views(ViewSettings(size))
 
-    def __call__(self, pictures: Tensor, generator: torch.Generator) -> Tensor:
-        """Squares `(B, C, side, side)` become floats `(B, C, size, size)` from 0 to 1."""
+    def __call__(self, pictures: Tensor, generator: torch.Generator, _shapes: Tensor | None = None) -> Tensor:
+        """Squares `(B, C, side, side)` become floats `(B, C, size, size)` from 0 to 1, whatever their first shape."""
         return self._views.render(pictures, Drawn(self.draw(pictures, generator), jitter=None, sigma=None))
 
     def draw(self, pictures: Tensor, generator: torch.Generator) -> Warp:
@@ -222,7 +223,7 @@ def _inputs(
 ) -> Inputs:
     crops = ScaleCrops(reader.model.size)
     if not settings.cached:
-        return fresh_inputs(reader, pictures, crops)
+        return fresh_inputs(reader, Originals(pictures), crops)
     if settings.cached_views:
         return cache_views(reader, pictures, crops, settings.cached_views, generator, progress)
     return cached_inputs(reader.of_centres(pictures, torch.arange(len(pictures)), progress)[None])

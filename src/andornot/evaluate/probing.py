@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from tqdm import tqdm
 
 from ..data import ImageSet, Pictures
+from ..data.originals import Originals
 from ..data.resizing import Fit
 from ..model import Model
 from ..ssl.views import GREY_WEIGHTS
@@ -22,8 +23,8 @@ from .outcome import EvaluationError
 SMALL: Final = 64
 _BATCH: Final = 128  # pictures that go through the backbone at once where nothing is trained
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Views `(B, C, size, size)` from 0 to 1 of pictures `(B, C, H, W)` of bytes."""
+Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
+"""Views `(B, C, size, size)` from 0 to 1 of pictures `(B, C, H, W)` of bytes, with the shapes of their originals."""
 
 Reads = Literal["backbone", "degrees"]
 """What the layer reads: the backbone's pooled features, as in the paper, or the possession degrees."""
@@ -124,9 +125,15 @@ class Reader:
         )
 
 
-def fresh_inputs(reader: Reader, pictures: Pictures, augment: Augment) -> Inputs:
+def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:
     """Features of a new view each time."""
-    return lambda numbers, generator: reader(augment(take(reader.model, pictures, numbers), generator))
+    pictures, shapes = originals
+
+    def features(numbers: Tensor, generator: torch.Generator) -> Tensor:
+        of_batch = None if shapes is None else shapes[numbers]
+        return reader(augment(take(reader.model, pictures, numbers), generator, of_batch))
+
+    return features
 
 
 def cached_inputs(features: Tensor) -> Inputs:
@@ -140,7 +147,7 @@ def cache_views(
     reader: Reader, pictures: Pictures, augment: Augment, count: int, generator: torch.Generator, progress: bool | None
 ) -> Inputs:
     """Computes the features of `count` views of each picture once, to draw from them."""
-    fresh, numbers = fresh_inputs(reader, pictures, augment), torch.arange(len(pictures))
+    fresh, numbers = fresh_inputs(reader, Originals(pictures), augment), torch.arange(len(pictures))
     return cached_inputs(
         torch.stack([_collect(numbers, lambda part: fresh(part, generator), progress) for _ in range(count)])
     )
