@@ -20,11 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from andornot.cli import main
-from andornot.data import open_images
+from andornot.data import ImageSet, open_images
+from andornot.data.readers import ArrayReader
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import PretrainingError, pretrain, training_part, view_features
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
+from andornot.ssl.views import Views
 
 SETTINGS = {
     "backbone_options.width": 8,
@@ -560,3 +562,31 @@ def test_pretraining_refuses_in_python_as_in_the_shell(tmp_path):
     (tmp_path / DESCRIPTION).write_text("{}")
     with pytest.raises(PretrainingError, match="holds a finished model"):
         pretrain(open_images(str(tmp_path / "photos")), tmp_path, colour_recipe())
+
+
+@pytest.mark.parametrize(("crops_from", "seen"), [("centre", False), ("original", True)])
+def test_the_ends_of_a_wide_picture_are_seen_if_views_are_cut_from_the_original(crops_from, seen, tmp_path):
+    """Black pictures with white ends, which a centre square does not have."""
+    pixels = np.zeros((16, 40, 160, 3), np.uint8)
+    pixels[:, :, :30] = pixels[:, :, -30:] = 255
+    images = ImageSet(ArrayReader(pixels), [str(number) for number in range(16)])
+    tiny = {"backbone": "conv5", "backbone_options": {"width": 8}, "size": 16, "num_features": 4, "num_values": 4}
+    plain = {"jitter": 0, "blur": 0}
+    recipe = make_recipe({**tiny, "epochs": 1, "batch_size": 8, "crops_from": crops_from, "views": plain})
+    brightest = []
+
+    def note(self, pictures, generator, shapes=None):
+        views = original(self, pictures, generator, shapes)
+        brightest.append(views.max().item())
+        return views
+
+    original = Views.__call__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Views, "__call__", note)
+        pretrain(images, tmp_path, recipe, say=lambda _: None)
+    assert (max(brightest) > 0.5) is seen
+
+
+def test_the_papers_recipes_for_photos_cut_views_from_the_original():
+    for name in ("imagenet100-paper", "voc-paper"):
+        assert load_recipe(name).crops_from == "original"

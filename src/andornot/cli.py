@@ -202,12 +202,17 @@ def _add_reproduce(commands: Any, *, with_options: bool) -> None:
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
     reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
     reproduce.add_argument(
-        "--pretrain-data", metavar="SOURCE", help="multilabel: pictures to pretrain on (default: those of --data)"
+        "--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)"
     )
     reproduce.add_argument(
         "--scale", choices=("small", "paper"), default="small", help="small: minutes on two cores; paper: as printed"
     )
-    reproduce.add_argument("--seeds", type=int, metavar="K", help="runs of each setting (default: 2 small, 8 paper)")
+    reproduce.add_argument(
+        "--seeds",
+        metavar="K",
+        action="append",
+        help="trainings of each model, with the seeds 0 to K-1; LABEL=K for one of them, 0 for none (may be repeated)",
+    )
     reproduce.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )

@@ -9,7 +9,8 @@ import torch
 import yaml
 from torch import nn
 
-from .data import ImageSet, Pictures, open_images
+from .data import ImageSet, open_images
+from .data.originals import Originals, open_originals
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
@@ -78,9 +79,10 @@ def pretrain(
         say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
-        pictures = images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict)
+        originals = Originals(images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict))
     else:
-        pictures = _pictures_for_views(images, recipe, backbone, strict)
+        originals = _pictures_for_views(images, recipe, backbone, strict)
+    pictures = originals.pictures
     if pictures.broken:
         say(pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
@@ -94,7 +96,7 @@ def pretrain(
         model = Model.calibrated(backbone, features, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
-        batches = cached or _batches(network, pictures, recipe)
+        batches = cached or _batches(network, originals, recipe)
         train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
         model = Model.from_network(network, recipe)
     if is_first_process():
@@ -121,10 +123,11 @@ def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
     return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
 
 
-def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Pictures:
+def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Originals:
     size = recipe.size or backbone.size
-    # Views are cut out of somewhat larger pictures, as SimSiam's are.
-    return images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict)
+    if recipe.crops_from == "original":
+        return open_originals(images, size, strict=strict)
+    return Originals(images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict))
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -147,17 +150,19 @@ def _open_folder(folder: Path, recipe: Recipe, overwrite: bool) -> None:
     (folder / "recipe.yaml").write_text(text, encoding="utf-8")
 
 
-def _batches(network: Network, pictures: Pictures, recipe: Recipe) -> Batches:
+def _batches(network: Network, originals: Originals, recipe: Recipe) -> Batches:
     return (
-        _cached(network, pictures, recipe)
+        _cached(network, originals, recipe)
         if recipe.regime == "frozen"
-        else PictureBatches(pictures, _views(network, recipe))
+        else PictureBatches(originals.pictures, _views(network, recipe), originals.shapes)
     )
 
 
-def _cached(network: Network, pictures: Pictures, recipe: Recipe) -> FeatureBatches:
+def _cached(network: Network, originals: Originals, recipe: Recipe) -> FeatureBatches:
     count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
-    return cache_features(network, pictures, _views(network, recipe), count=count, mixing=mixing, seed=seed)
+    pictures, shapes = originals
+    views = _views(network, recipe)
+    return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
 
 
 def _views(network: Network, recipe: Recipe) -> Views:

@@ -16,7 +16,7 @@ from torch import Tensor
 from andornot import Representation
 from andornot.data import open_images
 from andornot.model import new_network
-from andornot.ssl import watch
+from andornot.ssl import training, watch
 from andornot.ssl.batches import PictureBatches
 from andornot.ssl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from andornot.ssl.network import Network, Objective, StepResult
@@ -380,6 +380,16 @@ def test_a_checkpoint_of_other_settings_is_refused(changes, message, tmp_path):
         with pytest.raises(CheckpointError, match=rf"{message}.*starts anew with --overwrite"):
             attempt(tmp_path, tiny(**changes), resume=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_checkpoint_of_a_version_that_did_not_know_a_setting_goes_on_with_its_default(tmp_path, monkeypatch):
+    run(tmp_path)
+    older = load_checkpoint(tmp_path / CHECKPOINT)
+    del older.settings["recipe"]["crops_from"]
+    monkeypatch.setattr(training, "load_checkpoint", lambda _: older)
+    check_training(tiny(), 20, tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="was made with crops_from='centre', and now it is 'original'"):
+        check_training(tiny(crops_from="original"), 20, tmp_path, resume=True)
 
 
 def test_a_checkpoint_of_so_many_processes_that_steps_differ_is_refused(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .chosen import Chosen
 from .decoding import to_tensor
-from .errors import DataError
+from .errors import BrokenImageError, DataError
 from .pictures import GIB, Pictures, load_pictures
 from .readers import Reader
 from .resizing import Fit
@@ -78,6 +78,17 @@ class ImageSet:
         With `size` it may be smaller than the original, but not below twice that size: big JPEGs are faster then.
         """
         return self.reader.read(int(self.indices[index]), size)
+
+    def shapes(self) -> Tensor:
+        """Height and width `(n, 2)` of each original, upright, from the heads of the files; 1 x 1 for a broken one."""
+        return torch.tensor([self._shape(int(index)) for index in self.indices], dtype=torch.int64).view(-1, 2)
+
+    def _shape(self, index: int) -> tuple[int, int]:
+        try:
+            width, height = self.reader.measure(index)
+        except BrokenImageError:
+            return 1, 1
+        return height, width
 
     @property
     def images(self) -> Sequence[Tensor]:

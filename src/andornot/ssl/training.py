@@ -265,9 +265,11 @@ def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
                 "a run goes on with what it began with, or starts anew with --overwrite"
             )
     for key, value in mine["recipe"].items():
-        if key not in _FREE and theirs["recipe"].get(key) != value:
+        # What an older version did not write, it did by default.
+        before = theirs["recipe"].get(key, Recipe.model_fields[key].get_default(call_default_factory=True))
+        if key not in _FREE and before != value:
             raise CheckpointError(
-                f"{path} was made with {key}={theirs['recipe'].get(key)!r}, and now it is {value!r}; "
+                f"{path} was made with {key}={before!r}, and now it is {value!r}; "
                 "a run goes on with the settings it began with, or starts anew with --overwrite"
             )
     return checkpoint
