@@ -261,7 +261,9 @@ def _add_search(commands: Any) -> None:
     search.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
     search.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
     search.add_argument("--top", type=int, default=10, metavar="K", help="how many pictures (default: 10)")
-    search.add_argument("--score", choices=SCORES, default="degrees", help="how to compare (default: degrees)")
+    search.add_argument(
+        "--score", choices=[*SCORES, "centred"], default="degrees", help="how to compare (default: degrees)"
+    )
     search.add_argument("--semantics", choices=SEMANTICS, default="exact", help="default: exact")
     search.add_argument("--logic", choices=LOGICS, default="godel", help="default: godel")
     _add_engine(search)

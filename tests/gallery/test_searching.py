@@ -297,7 +297,9 @@ def test_a_broken_picture_outside_is_one_clear_line(gallery, tmp_path):
 
 
 def test_wrong_arguments_are_one_clear_line(gallery):
-    with pytest.raises(GalleryError, match='unknown score "cosine", there are degrees, cross-entropy, containment'):
+    with pytest.raises(
+        GalleryError, match='unknown score "cosine", there are degrees, cross-entropy, containment, centred'
+    ):
         gallery.search("000.png", score="cosine")
     for top in (0, -3, 2.5, "2", None):
         with pytest.raises(GalleryError, match=f"top must be a whole number of at least 1, got {top!r}"):
@@ -348,6 +350,40 @@ def test_everything_has_no_direction_but_can_be_contained(gallery):
 def test_little_is_not_nothing(gallery):
     hits = gallery.search(" & ".join(map(str, gallery.ids[:40])))
     assert hits[0].distance < hits[-1].distance < 0.9
+
+
+# --- hubs -----------------------------------------------------------------------------------------------------------
+
+
+def test_centred_compares_with_what_a_query_has_beyond_the_mean(gallery):
+    snapshot = gallery._snapshot
+    pictures = gallery._searching._sources.represent(np.sort(snapshot.rows))
+    directions = torch.nn.functional.normalize(pictures.degrees, dim=1)
+    mean = torch.nn.functional.normalize(directions.mean(0), dim=0)
+    query = aon.any_of(pictures[:8]).degrees
+    beyond = query - (query @ mean) * mean
+    expected = 1 - directions @ (beyond / beyond.norm())
+    hits = gallery.search(aon.any_of(pictures[:8]), top=100, score="centred")
+    rows = [int(snapshot.rows[gallery.ids.index(hit.id)]) for hit in hits]
+    places = np.searchsorted(np.sort(snapshot.rows), rows)
+    np.testing.assert_allclose([hit.distance for hit in hits], expected[places], atol=2e-3)
+
+
+def test_centred_finds_no_hub_where_degrees_do(gallery):
+    generator = np.random.default_rng(0)
+    texts = [" | ".join(map(str, generator.choice(gallery.ids, 8, replace=False))) for _ in range(40)]
+
+    def largest_share(score: str) -> float:
+        found = [hit.id for hits in gallery.search(texts, 3, score, include_queries=True) for hit in hits]
+        return np.bincount(found).max() / len(texts)
+
+    assert largest_share("centred") < 0.7 * largest_share("degrees")
+
+
+def test_centred_is_exact_whatever_the_engine(gallery):
+    expected = gallery.search("5 | 6", score="centred")
+    other = Gallery.open(gallery.folder, engine="milvus://localhost:1/nobody")
+    assert other.search("5 | 6", score="centred") == expected
 
 
 # --- filters --------------------------------------------------------------------------------------------------------

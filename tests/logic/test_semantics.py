@@ -359,3 +359,26 @@ def test_a_long_formula_with_ten_repeated_names_ends():
     text = text[: text.rindex("|")]
     formula, values = Formula(text), named(0, n=2, m=3, names=names)
     np.testing.assert_allclose(formula.evaluate(values).probs, exact_distribution(formula, values), atol=1e-10)
+
+
+TOKENS = [*"abc&|~-(), ", "at_least(", "at_least(2,", "(a|b)", "&a", "-b", "|~c", "zebra"]
+
+
+@settings(max_examples=500)
+@given(
+    text=st.lists(st.sampled_from(TOKENS), max_size=25).map("".join),
+    semantics=st.sampled_from(["exact", "independent"]),
+    logic=st.sampled_from(["godel", "lukasiewicz", "product"]),
+)
+def test_any_mixture_of_tokens_has_a_value_or_one_line_and_a_caret(text, semantics, logic):
+    values = named(0, n=2, m=3, names="abc")
+    told = None
+    try:
+        Representation(Formula(text).evaluate(values, semantics, logic).probs)
+    except FormulaError as error:
+        told = error
+    if told is not None:
+        shown, caret = str(told).removeprefix(f"{told.message}\n").splitlines()
+        assert "\n" not in told.message
+        assert caret.strip() == "^"
+        assert len(caret) <= len(shown) + 1
