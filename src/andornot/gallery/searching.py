@@ -261,7 +261,7 @@ def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: st
     alike = most - least if score in ("degrees", CENTRED) else most
     for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
         if is_empty:
-            raise EmptyQueryError(f'"{query.text}"' if isinstance(query, Formula) else "the representation")
+            raise EmptyQueryError(query.text if isinstance(query, Formula) else repr(query))
 
 
 def _distance(score: str, value: float) -> float:
