@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .errors import AndornotError, Stopped
 from .progress import lines
 from .version import __version__
 
@@ -37,51 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
-    except Exception as error:
-        code = _exit_code(error)
-        if code is None:
-            raise
-        return _fail(str(error), code)
+    except Stopped as stopped:
+        return _fail(str(stopped), 130)
+    except AndornotError as error:
+        return _fail(str(error))
     return 0
-
-
-def _exit_code(error: Exception) -> int | None:
-    """What an error means for the shell; None for one that is ours and deserves its traceback."""
-    from .data import DataError
-    from .evaluate.outcome import EvaluationError
-    from .gallery import GalleryError
-    from .logic import FormulaError
-    from .model import ModelError
-    from .pretraining import PretrainingError
-    from .ssl.checkpoint import CheckpointError
-    from .ssl.recipe import RecipeError
-    from .ssl.training import Stopped, TrainingError
-    from .web.errors import ServeError
-
-    if isinstance(error, Stopped):
-        return 130
-    mistakes = (
-        CheckpointError,
-        DataError,
-        EvaluationError,
-        FormulaError,
-        GalleryError,
-        ModelError,
-        PretrainingError,
-        RecipeError,
-        ServeError,
-        TrainingError,
-    )
-    # Backbones name the package to install, or the known names, in ImportErrors and ValueErrors of their own.
-    raised_by_backbones = isinstance(error, ImportError | ValueError) and "/ssl/backbones/" in _raised_in(error)
-    return 2 if isinstance(error, mistakes) or raised_by_backbones else None
-
-
-def _raised_in(error: Exception) -> str:
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback.tb_frame.f_code.co_filename.replace("\\", "/") if traceback else ""
 
 
 def _fail(message: str, code: int = 2) -> int:
@@ -316,7 +277,6 @@ def _pretrain(options: argparse.Namespace) -> None:
     from .pretraining import default_recipe, pretrain, training_part
     from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
-    from .ssl.training import Stopped
 
     images, test_images = training_part(options.source)
     recipe = load_recipe(options.recipe or default_recipe(images.source), options.changes)
@@ -350,7 +310,6 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _reproduce(options: argparse.Namespace) -> None:
     from .evaluate.commands import protocol_changes
     from .reproduce import reproduce
-    from .ssl.training import Stopped
 
     try:
         outcome = reproduce(

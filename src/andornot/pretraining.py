@@ -11,6 +11,7 @@ from torch import nn
 
 from .data import ImageSet, open_images
 from .data.originals import Originals, open_originals
+from .errors import AndornotError
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
@@ -28,7 +29,7 @@ _KNN_TIMES = 5
 _KNN_PICTURES = 5_000
 
 
-class PretrainingError(ValueError):
+class PretrainingError(AndornotError):
     """A pretraining that cannot be started as asked."""
 
 

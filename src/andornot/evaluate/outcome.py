@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import AndornotError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class EvaluationError(ValueError):
+class EvaluationError(AndornotError):
     """An experiment that cannot be done with that model or that data: says what would be right."""
 
 

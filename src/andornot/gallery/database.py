@@ -19,7 +19,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ..data.sources.folder import GALLERY_MARK
-from ..ssl.checkpoint import write_atomically
+from ..files import write_atomically
 from ..version import __version__
 from . import format_1
 from .errors import DamagedError, GalleryError, LockedError

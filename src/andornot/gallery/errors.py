@@ -1,14 +1,11 @@
 """What can go wrong with a gallery, in one line for the person who reads it."""
 
-from ..data.errors import printable
+from ..errors import AndornotError
 from ..logic import FormulaError
 
 
-class GalleryError(ValueError):
-    """A mistake in what was asked of a gallery: says what is wrong, where, and what would be right."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+class GalleryError(AndornotError):
+    """A mistake in what was asked of a gallery."""
 
 
 class DamagedError(GalleryError):

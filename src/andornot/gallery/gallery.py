@@ -11,6 +11,7 @@ from typing import Any, Final, overload
 import numpy as np
 
 from ..data.sources.folder import gallery_around
+from ..errors import unknown
 from ..logic import Formula, Representation
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
@@ -392,7 +393,7 @@ def _query(asking: object) -> Query:
 
 def _check_score(score: str) -> None:
     if score not in SEARCH_SCORES:
-        raise GalleryError(f'unknown score "{score}", there are {", ".join(SEARCH_SCORES)}')
+        raise GalleryError(unknown("score", score, SEARCH_SCORES))
 
 
 def _own_model(recipe: Recipe) -> Model:

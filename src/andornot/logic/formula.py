@@ -10,6 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..errors import AndornotError, did_you_mean, unknown
 from . import exact, godel, parser
 from . import program as p
 from .cost import MAX_SECONDS, Cost, Plan, TooLong, plan_of_states, plan_of_values
@@ -67,7 +68,7 @@ class Formula:
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
-            raise ValueError(f'unknown semantics "{semantics}", there are {", ".join(SEMANTICS)}')
+            raise AndornotError(unknown("semantics", semantics, SEMANTICS))
         for name in self._names:
             if name not in values:
                 raise self.unknown_name(name, values)
@@ -120,7 +121,7 @@ class Formula:
         elif "-" in name and parser.is_bare(name):
             hint = self._hint_at_minus(name, list(map(str, known)))
         elif nearest := get_close_matches(name, map(str, known), n=3):
-            hint = _did_you_mean(nearest)
+            hint = did_you_mean(nearest)
         elif before.endswith("-") or after.startswith("-"):
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
@@ -136,7 +137,7 @@ class Formula:
             if left in known and right in known:
                 return minus.format(left, right)
         nearest = get_close_matches(name, known, n=3)
-        return (f"{_did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
+        return (f"{did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
 
     def _planned(self, shape: Sequence[int], dtype: torch.dtype) -> Plan:
         """The steps of an exact evaluation. Those of names with states are found once, whatever the shape."""
@@ -263,7 +264,3 @@ def write_name(name: str) -> str:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _did_you_mean(names: Iterable[str]) -> str:
-    return "did you mean " + ", ".join(f'"{name}"' for name in names) + "?"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..data import source_of
+from ..errors import unknown
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
 from ..evaluate.sets import attribution
@@ -130,7 +131,7 @@ def make_plan(
 ) -> Plan:
     """The plan with everything that was not said filled in."""
     if experiment not in EXPERIMENTS:
-        raise EvaluationError(f'unknown experiment "{experiment}", there are {", ".join(EXPERIMENTS)}')
+        raise EvaluationError(unknown("experiment", experiment, EXPERIMENTS))
     chosen = EXPERIMENTS[experiment]
     data = data or chosen.data
     if not data:

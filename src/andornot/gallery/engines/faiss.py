@@ -19,8 +19,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ...files import write_atomically
 from ...progress import track
-from ...ssl.checkpoint import write_atomically
 from ..filters import Selection
 from ..vectors import DERIVED, Vectors
 from .exact import Exact
