@@ -266,7 +266,7 @@ def test_two_of_three_in_product_logic_points_at_the_spot():
         (
             "dog-235.jpg",
             ["cat-1.jpg", "dog-0235.jpg"],
-            'unknown name "dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of a name; '
+            '"dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of a name; '
             'the difference is "dog - 235.jpg"',
         ),
         ("img - 1.jpg", ["img-1.jpg"], 'a "-" with a space beside it is the difference; .* in quotes'),
