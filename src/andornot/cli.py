@@ -23,12 +23,15 @@ LOGICS: Final = ("godel", "lukasiewicz", "product")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
-    options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
-        with lines():
-            options.run(options)
+        try:
+            options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
+            options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
+            with lines():
+                options.run(options)
+        finally:
+            sys.stdout.flush()  # a pipe that nobody reads any more is met here, and not by the interpreter as it ends
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:

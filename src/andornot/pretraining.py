@@ -133,6 +133,8 @@ def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, st
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuses to lose what is in the folder; says what would be right."""
+    if folder.exists() and not folder.is_dir():
+        raise PretrainingError(f"{folder} is a file; -o takes a folder, which is made if it is not there")
     # A run that was killed after saving its model, but before removing its checkpoint, may go on as any other.
     killed_at_the_end = resume and (folder / CHECKPOINT).exists()
     if (folder / DESCRIPTION).exists() and not (overwrite or killed_at_the_end):

@@ -44,7 +44,7 @@ class Recipe(BaseModel):
     projector_hidden: int | None = Field(default=None, ge=1, description="default: the width of the backbone")
     predictor_hidden: int = Field(default=512, ge=1)
 
-    size: int | None = Field(default=None, ge=8, description="side of the pictures; default: the backbone's")
+    size: int | None = Field(default=None, ge=8, le=2048, description="side of the pictures; default: the backbone's")
     fit: Literal["crop", "squash"] = "crop"
     crops_from: Literal["centre", "original"] = Field(
         default="centre",
