@@ -228,7 +228,11 @@ def test_the_cost_grows_with_the_shape_and_is_asked_for_every_time():
     seconds = [formula.cost(shape).seconds for shape in ((2, 3), (1280, 8), (4, 1280, 8))]
     assert seconds == sorted(seconds)
     with pytest.raises(FormulaError, match="would take about"):
-        formula.cost((64, 1280, 8))
+        formula.cost((20_000, 32))
+
+
+def test_a_large_batch_of_what_is_quick_is_not_refused():
+    assert Formula("(a - b) | (b - a)").cost((10_000, 128, 8)).seconds > cost.MAX_SECONDS
 
 
 def test_parts_that_share_no_name_cost_what_they_cost_alone():

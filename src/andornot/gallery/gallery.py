@@ -335,8 +335,10 @@ class Gallery:
         at, and a name is an id, a file name or one of these.
         """
         _check_score(score)
-        if not isinstance(top, int | np.integer) or top < 1:
-            raise GalleryError(f"top must be a whole number of at least 1, got {top!r}")
+        if not isinstance(top, int | np.integer):
+            raise GalleryError(f"top must be a whole number, got {top!r}")
+        if top < 1:
+            raise GalleryError(f"top must be at least 1, got {top}")
         if where is not None and not isinstance(where, Where):
             raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
         given = _several(formula)

@@ -81,7 +81,7 @@ class Formula:
             raise self._refused(f'{message}; use semantics="independent"')
         shape = common_shape(operands)
         dtype = wide_dtype(reduce(torch.promote_types, (operand.dtype for operand in operands)))
-        plan = self._planned(shape, dtype)
+        plan = self._planned(shape[-2:], dtype)
         features_at_once = self.cost(shape, dtype).features_at_once
 
         def kernel(*probs: Tensor) -> Tensor:
@@ -101,16 +101,17 @@ class Formula:
     def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
         """What `evaluate` takes for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
 
-        That of `semantics="exact"`. Where it is more than a few seconds, this is a FormulaError, as it is for
-        `evaluate`, and known long before.
+        That of `semantics="exact"`. Where one picture's representation `(N, M)` takes more than a few seconds, this is
+        a FormulaError, as it is for `evaluate`; how many are computed at once is up to the caller.
 
         >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
         True
         """
-        cost = self._planned(shape, dtype).cost(shape, dtype.itemsize)
-        if cost.seconds > MAX_SECONDS:
-            raise self._too_long(cost.seconds)
-        return cost
+        plan = self._planned(shape[-2:], dtype)
+        of_one = plan.cost(shape[-2:], dtype.itemsize)
+        if of_one.seconds > MAX_SECONDS:
+            raise self._too_long(of_one.seconds)
+        return plan.cost(shape, dtype.itemsize)
 
     def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
         """The error for a name that stands for nothing, with what may have been meant."""
@@ -222,7 +223,7 @@ def _duration(seconds: float) -> str:
     for unit, size in (("hours", 3600), ("minutes", 60)):
         if seconds > 2 * size:
             return f"about {seconds / size:,.0f} {unit}"
-    return f"about {seconds:.2g} seconds"
+    return f"about {seconds:.{0 if seconds > 9 else 1}f} seconds"
 
 
 def _written(program: Program, *, roomy: bool) -> str:
