@@ -152,19 +152,29 @@ def _add_reproduce(commands: Any, *, with_options: bool) -> None:
         "output folder. Stopped, the same command goes on where it was.",
         epilog="examples: andornot reproduce mnist-retrieval -o out/\n"
         "          andornot reproduce mnist-retrieval --data mnist:/data/mnist -o out/\n"
-        "          andornot reproduce classification --data cifar10:/data --scale paper -o out/",
+        "          andornot reproduce classification --data cifar10:/data --scale paper -o out/\n"
+        "          andornot reproduce all --data mnist:/data/mnist --data voc:/data/VOCdevkit -o out/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if not with_options:
         return
     from .evaluate.commands import PROTOCOL_OPTIONS
-    from .reproduce import EXPERIMENTS
+    from .reproduce import EVERYTHING, EXPERIMENTS
 
-    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    listed = "\n".join(f"  {name:<21}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    listed += f"\n  {EVERYTHING:<21}all of these, each in a folder of its own, and a page that says what holds"
     reproduce.description = f"{reproduce.description}\n\n{listed}"
-    reproduce.add_argument("experiment", metavar="EXPERIMENT", choices=EXPERIMENTS, help="one of those above")
+    reproduce.add_argument(
+        "experiment", metavar="EXPERIMENT", choices=[*EXPERIMENTS, EVERYTHING], help="one of those above"
+    )
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
-    reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
+    reproduce.add_argument(
+        "--data",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="labelled pictures (default: embedded ones); for all it may be repeated: each goes where it belongs",
+    )
     reproduce.add_argument(
         "--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)"
     )
@@ -312,20 +322,24 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 def _reproduce(options: argparse.Namespace) -> None:
     from .evaluate.commands import protocol_changes
-    from .reproduce import reproduce
+    from .evaluate.outcome import EvaluationError
+    from .reproduce import EVERYTHING, reproduce, reproduce_all
 
+    common = {
+        "pretrain_data": options.pretrain_data,
+        "scale": options.scale,
+        "seeds": options.seeds,
+        "changes": options.changes,
+        "protocol": protocol_changes(options),
+        "command": options.command,
+    }
+    if options.experiment != EVERYTHING and len(options.data) > 1:
+        raise EvaluationError(f"--data {options.data[1]}: {options.experiment} takes one source, and has one")
     try:
-        outcome = reproduce(
-            options.experiment,
-            options.output,
-            data=options.data,
-            pretrain_data=options.pretrain_data,
-            scale=options.scale,
-            seeds=options.seeds,
-            changes=options.changes,
-            protocol=protocol_changes(options),
-            command=options.command,
-        )
+        if options.experiment == EVERYTHING:
+            outcome = reproduce_all(options.output, data=options.data, **common)
+        else:
+            outcome = reproduce(options.experiment, options.output, data=next(iter(options.data), None), **common)
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command goes on") from None
     _print_outcome(options, outcome)

@@ -33,7 +33,15 @@ class Interval:
     high: float
 
 
-Cell = str | int | float | Spread | Interval | None
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to another file, by its relative path."""
+
+    text: str
+    href: str
+
+
+Cell = str | int | float | Spread | Interval | Link | None
 """What stands in a table; None for nothing."""
 
 
