@@ -2,10 +2,11 @@
 
 import os
 import warnings
+from collections import Counter
 from pathlib import Path
 
-from ..decoding import picture_extensions
 from ..errors import DataError
+from ..formats import is_picture, kind_not_supported, picture_extensions
 from ..imageset import ImageSet
 from ..readers import FileReader
 from .splits import check_folder, check_split
@@ -22,9 +23,11 @@ def open_folder(path: Path, split: str | None = None) -> ImageSet:
     return ImageSet(FileReader(paths), paths)
 
 
-def find_pictures(root: Path, *, first_only: bool = False) -> list[str]:
-    """The paths of the pictures below a folder, sorted. Links are followed, but no folder is entered twice."""
-    extensions = picture_extensions()
+def find_pictures(root: Path, *, first_only: bool = False, skipped: Counter[str] | None = None) -> list[str]:
+    """The paths of the pictures below a folder, sorted. Links are followed, but no folder is entered twice.
+
+    `skipped` is increased by the number of files of each kind that shows something and is not supported.
+    """
     found: list[str] = []
     entered: set[tuple[int, int]] = set()
 
@@ -40,11 +43,11 @@ def find_pictures(root: Path, *, first_only: bool = False) -> list[str]:
             continue
         entered.add((status.st_dev, status.st_ino))
         subfolders[:] = sorted(name for name in subfolders if not _is_hidden(name))
-        found += [
-            os.path.join(folder, name)  # noqa: PTH118 - a Path for each of a million files is slow
-            for name in files
-            if os.path.splitext(name)[1].lower() in extensions and not _is_hidden(name)  # noqa: PTH122
-        ]
+        shown = [name for name in files if not _is_hidden(name)]
+        paths = (os.path.join(folder, name) for name in shown)  # noqa: PTH118 - a Path for each of a million is slow
+        found += [path for path in paths if is_picture(path)]
+        if skipped is not None:
+            skipped.update(kind for name in shown if (kind := kind_not_supported(name)) is not None)
         if first_only and found:
             break
     return sorted(found)
