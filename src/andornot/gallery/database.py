@@ -8,13 +8,14 @@ import errno
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -33,6 +34,8 @@ _SCHEMA: Final = (
     "taken INTEGER, row INTEGER, features_crc INTEGER, record_crc INTEGER)",
     "CREATE TABLE broken (path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, reason TEXT)",
 )
+# Which of the two a picture's date is. Galleries of version 0.1 have no such table: there it is not known.
+_ORIGINS: Final = "CREATE TABLE IF NOT EXISTS origins (id INTEGER PRIMARY KEY, by_camera INTEGER)"
 _PICTURES: Final = (
     "SELECT id, path, size, mtime_ns, digest, taken, row, features_crc, record_crc FROM pictures ORDER BY id"
 )
@@ -41,10 +44,15 @@ _INSERT_PICTURE: Final = "INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?,
 _INSERT_BROKEN: Final = "INSERT OR REPLACE INTO broken VALUES (?, ?, ?, ?)"
 
 
+Origin = Literal["camera", "file", "unknown"]
+"""Whose date a picture's is: the camera's, or only that of the file; of old galleries it is not known."""
+
+
 class Picture(NamedTuple):
     """A picture of the gallery: its file as it was, when it was taken, and where its features are.
 
-    `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone.
+    `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone. Where the camera
+    noted none, it is when the file was changed last: `Snapshot.by_camera` keeps the two apart.
     """
 
     id: int
@@ -93,7 +101,12 @@ class Snapshot:
     """All that one moment's database says. Pictures are in the order of their ids; a position is a place in it."""
 
     def __init__(
-        self, state: State, folders: Iterable[bytes], records: list[tuple[Any, ...]], broken: Iterable[Broken]
+        self,
+        state: State,
+        folders: Iterable[bytes],
+        records: list[tuple[Any, ...]],
+        broken: Iterable[Broken],
+        origins: Mapping[int, int],
     ) -> None:
         self.state = state
         self.folders = tuple(map(os.fsdecode, folders))
@@ -103,6 +116,9 @@ class Snapshot:
             np.fromiter(map(itemgetter(Picture._fields.index(name)), records), np.int64, len(records))
             for name in ("id", "taken", "row")
         )
+
+        # 1 for a date that the camera noted, 0 for the time of the file, -1 where it is not known.
+        self.by_camera = np.fromiter((origins.get(identity, -1) for identity in self.ids.tolist()), np.int8, len(self))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -129,6 +145,15 @@ class Snapshot:
     def position_of_digest(self) -> dict[bytes, int]:
         """The position of a picture with that content."""
         return {record[4]: position for position, record in enumerate(self._records)}
+
+    def taken_at(self, position: int) -> datetime:
+        """The date of a picture, as the clock on the wall showed it."""
+        return datetime.fromtimestamp(int(self.taken[position]), UTC).replace(tzinfo=None)
+
+    def taken_from(self, position: int) -> Origin:
+        """Whose date that is."""
+        origins: tuple[Origin, ...] = ("file", "camera", "unknown")
+        return origins[int(self.by_camera[position])]
 
     def picture(self, position: int) -> Picture:
         """A picture, checked."""
@@ -172,7 +197,7 @@ def create(
     def write(partial: Path) -> None:
         partial.unlink(missing_ok=True)
         with _translated(partial), closing(sqlite3.connect(partial)) as connection, connection:
-            for statement in _SCHEMA:
+            for statement in (*_SCHEMA, _ORIGINS):
                 connection.execute(statement)
             write_state(connection, state)
             connection.executemany("INSERT INTO folders VALUES (?)", ((path,) for path in folders))
@@ -198,7 +223,14 @@ def read_snapshot(folder: Path) -> Snapshot:
             (path for (path,) in connection.execute("SELECT path FROM folders ORDER BY path")),
             connection.execute(_PICTURES).fetchall(),
             (Broken(os.fsdecode(path), *rest) for path, *rest in connection.execute("SELECT * FROM broken")),
+            _read_origins(connection),
         )
+
+
+def _read_origins(connection: sqlite3.Connection) -> dict[int, int]:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'origins'").fetchone():
+        return {}
+    return dict(connection.execute("SELECT id, by_camera FROM origins"))
 
 
 def read_state(connection: sqlite3.Connection, folder: Path) -> State:
@@ -230,6 +262,7 @@ class Database:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute(_ORIGINS)
             except BaseException:
                 self._connection.close()
                 raise
@@ -253,8 +286,13 @@ class Database:
         self._changes.append((_INSERT_PICTURE, values))
         self._changes.append(("DELETE FROM broken WHERE path = ?", (values[1],)))
 
+    def put_origin(self, identity: int, by_camera: bool) -> None:
+        """Notes whether a picture's date is the camera's; else it is the file's."""
+        self._changes.append(("INSERT OR REPLACE INTO origins VALUES (?, ?)", (identity, int(by_camera))))
+
     def remove(self, identity: int) -> None:
         """Removes a picture."""
+        self._changes.append(("DELETE FROM origins WHERE id = ?", (identity,)))
         self._changes.append(("DELETE FROM pictures WHERE id = ?", (identity,)))
 
     def put_broken(self, broken: Broken) -> None:

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +11,12 @@ from typing import Any, Final
 import torch
 from tqdm import tqdm
 
-from ..data.decoding import picture_extensions
+from ..data.formats import may_be_installed, picture_extensions
 from ..data.sources.folder import find_pictures
 from ..model import Model
 from .database import Broken, Picture
 from .errors import GalleryError
-from .examining import Examined, examine_all
+from .examining import Examined, date_of, examine_all
 from .writer import Writer, as_rows, checksum
 
 BATCH: Final = 64
@@ -26,7 +27,10 @@ COMMIT_PICTURES: Final = 512
 
 @dataclass
 class Summary:
-    """What an `index` did: numbers of pictures; `broken` has the reason for each file that could not be read."""
+    """What an `index` did: numbers of pictures; `broken` has the reason for each file that could not be read.
+
+    `skipped` counts the files that are of no supported kind: "video", or the endings of their names.
+    """
 
     added: int = 0
     changed: int = 0
@@ -34,9 +38,11 @@ class Summary:
     removed: int = 0
     unchanged: int = 0
     broken: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         counts = {**asdict(self), "broken": len(self.broken)}
+        del counts["skipped"]
         return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
     @property
@@ -48,11 +54,18 @@ class Summary:
 class Scope:
     """Which files an `index` looks at: those found now, and those that the gallery has from the same places."""
 
-    def __init__(self, folders: Iterable[str], files: Iterable[str], found: Iterable[str]) -> None:
+    def __init__(
+        self,
+        folders: Iterable[str],
+        files: Iterable[str],
+        found: Iterable[str],
+        skipped: Mapping[str, int] | None = None,
+    ) -> None:
         self.folders = list(folders)
         self._files = set(files)
         self.found = sorted(set(found) | self._files)
         self._found = set(self.found)
+        self.skipped = dict(sorted((skipped or {}).items()))
 
     def misses(self, path: str) -> bool:
         """Whether a file should have been found, and is gone."""
@@ -72,13 +85,14 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
     folders: list[str] = []
     files: list[str] = []
     found: list[str] = []
+    skipped: Counter[str] = Counter()
     for path in paths:
         if os.path.isfile(path):  # noqa: PTH113
             files.append(path)
             continue
         folders.append(path)
         is_folder = os.path.isdir(path)  # noqa: PTH112
-        pictures = find_pictures(Path(path)) if is_folder else []
+        pictures = find_pictures(Path(path), skipped=skipped) if is_folder else []
         found += pictures
         if pictures or prune or path in in_gallery:
             continue
@@ -87,8 +101,20 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
                 f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} pictures from it: "
                 "is a disk not mounted? --prune drops them"
             )
-        raise GalleryError(_nothing_in(path))
-    return Scope(folders, files, found)
+        raise GalleryError(_nothing_in(path, skipped))
+    return Scope(folders, files, found, skipped)
+
+
+def told_skipped(skipped: Mapping[str, int]) -> list[str]:
+    """A line for each kind of files that is not supported.
+
+    >>> told_skipped({".psd": 1, "video": 3})
+    ['1 .psd file skipped: not supported', '3 videos skipped: not supported']
+    """
+    return [
+        f"{count:,} {kind if kind == 'video' else f'{kind} file'}{'' if count == 1 else 's'} skipped: not supported"
+        for kind, count in skipped.items()
+    ]
 
 
 def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] = (), progress: bool | None) -> Summary:
@@ -102,7 +128,8 @@ def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] 
 class _Indexing:
     def __init__(self, writer: Writer, model: Model, suspect: set[int]) -> None:
         self._writer, self._model, self._suspect = writer, model, suspect
-        self._known = {picture.path: picture for picture in writer.snapshot.pictures()}
+        snapshot = writer.snapshot
+        self._known = {picture.path: picture for picture in snapshot.pictures()}
         # By digest: pictures that had that content before, and one whose features can be copied, whatever became of it.
         self._before: dict[bytes, list[Picture]] = {}
         self._source: dict[bytes, Picture] = {}
@@ -111,10 +138,12 @@ class _Indexing:
             if picture.id not in suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
+        self._by_camera = dict(zip(snapshot.ids.tolist(), snapshot.by_camera.tolist(), strict=True))
         self._summary = Summary()
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
     def run(self, scope: Scope, progress: bool | None) -> Summary:
+        self._summary.skipped = scope.skipped
         new = [path for path in scope.found if not self._is_unchanged(path)]
         disabled = None if progress is None else not progress  # None: only on a terminal
         bar = tqdm(total=len(new), desc="indexing", unit=" pictures", delay=1, disable=disabled)
@@ -144,8 +173,10 @@ class _Indexing:
         now = (status.st_size, status.st_mtime_ns)
         if picture is not None and now == (picture.size, picture.mtime_ns):
             self._summary.unchanged += 1
+            if self._by_camera.get(picture.id) == -1 and (date := date_of(path, status.st_mtime)) is not None:
+                self._keep(picture._replace(taken=date[0]), date[1])
             return True
-        if broken is not None and now == (broken.size, broken.mtime_ns):
+        if broken is not None and now == (broken.size, broken.mtime_ns) and not may_be_installed(broken.reason):
             self._summary.broken[path] = broken.reason
             return True
         return False
@@ -175,12 +206,14 @@ class _Indexing:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._keep(before._replace(size=item.size, mtime_ns=item.mtime_ns))
+            self._keep(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
             return
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
-            self._keep(moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns))
+            self._keep(
+                moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera
+            )
             return
         if before is None:
             self._summary.added += 1
@@ -193,11 +226,11 @@ class _Indexing:
             item.size,
             item.mtime_ns,
             item.digest,
-            source.taken if source is not None else item.taken,
+            item.taken,
             self._writer.features.append(row[None]),
             checksum(row),
         )
-        self._keep(picture)
+        self._keep(picture, item.by_camera)
 
     def _take_abandoned(self, digest: bytes) -> Picture | None:
         """A picture of that content whose file is gone, each only once."""
@@ -205,10 +238,11 @@ class _Indexing:
             self._abandoned[digest] = [picture for picture in self._before.get(digest, ()) if is_gone(picture.path)]
         return self._abandoned[digest].pop(0) if self._abandoned[digest] else None
 
-    def _keep(self, picture: Picture) -> None:
+    def _keep(self, picture: Picture, by_camera: bool) -> None:
         self._known[picture.path] = picture
         self._source[picture.digest] = picture
         self._writer.database.put(picture)
+        self._writer.database.put_origin(picture.id, by_camera)
 
     def _put_broken(self, item: Examined) -> None:
         if item.is_out_of_reach and not is_gone(item.path):
@@ -250,8 +284,9 @@ def is_gone(path: str) -> bool:
     return False
 
 
-def _nothing_in(path: str) -> str:
+def _nothing_in(path: str, skipped: Mapping[str, int]) -> str:
     if not os.path.isdir(path):  # noqa: PTH112
         return f"{path} is not a folder"
+    others = "".join(f", {line}" for line in told_skipped(skipped))
     endings = ", ".join(sorted(picture_extensions()))
-    return f"{path} has no picture in it; file names that end in {endings} are taken for pictures"
+    return f"{path} has no picture in it{others}; file names that end in {endings} are taken for pictures"

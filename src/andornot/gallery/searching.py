@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from .browsing import Browser
+from .database import Origin
 from .engines import Engine, MakeEngine
 from .examining import digest_of
 from .filters import Selection, Where
 from .names import Named, Names
 from .vectors import Degrees, Sources, Stored, Vectors
-from .writer import as_rows
 
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
@@ -40,12 +39,18 @@ class Reason:
 
 @dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Smaller distances are nearer, whatever the score."""
+    """A picture that was found. Smaller distances are nearer, whatever the score.
+
+    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
+    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since.
+    """
 
     path: str
     distance: float
     id: int
     why: tuple[Reason, ...] = field(default=())
+    taken: str = ""
+    taken_from: Origin = "unknown"
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,8 @@ class Searcher:
 
     def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
         picture = self._snapshot.picture(position)
-        return Hit(picture.path, distance, picture.id, reasons)
+        taken = self._snapshot.taken_at(position).isoformat()
+        return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
@@ -158,10 +164,8 @@ class Searcher:
         if len(rows):
             inside = iter(self._sources.represent(rows))
         paths = [thing.path for thing, position in zip(things, positions, strict=True) if position is None]
-        model = self._sources.model
         if paths:
-            features = torch.from_numpy(as_rows(model.features(paths, progress=False))).float()
-            outside = iter(model.represent(features))
+            outside = map(self._sources.encode_file, paths)
         return Representation.stack([next(outside if position is None else inside) for position in positions])
 
     def _position(self, thing: Named) -> int | None:

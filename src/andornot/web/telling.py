@@ -122,6 +122,8 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
             term=browser.term(browser.position_of_id[hit.id]),
             label=printable(label_of(hit.path)),
             distance=hit.distance,
+            taken=hit.taken,
+            taken_from=hit.taken_from,
             why=[
                 answers.Reason(
                     feature=reason.feature,
@@ -164,6 +166,7 @@ def _picture(browser: Browser, position: int) -> answers.Picture:
         **_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
+        taken_from=browser.snapshot.taken_from(position),
     )
 
 
