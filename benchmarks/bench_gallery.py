@@ -25,7 +25,8 @@ from andornot.gallery.engines import Engine, Exact
 from andornot.gallery.engines.faiss import MEASURED_TOP, Faiss
 from andornot.gallery.engines.reduction import KINDS, sample_queries
 from andornot.gallery.filters import Selection
-from andornot.gallery.indexing import index, look_through
+from andornot.gallery.indexing import index
+from andornot.gallery.scope import look_through
 from andornot.gallery.vectors import Stored, Vectors
 from andornot.gallery.writer import as_rows, checksum, open_writer
 from andornot.model import new_backbone
@@ -106,7 +107,7 @@ def fill(place: Path, options: argparse.Namespace, folder: Path) -> None:
             first = writer.features.append(rows)
             for row, features in enumerate(rows, first):
                 path = f"/pictures/{row:06}.png"
-                writer.database.put(
+                writer.database.insert(
                     Picture(writer.new_id(), path, 1, 1, row.to_bytes(32, "big"), 0, row, checksum(features))
                 )
             writer.commit()

@@ -1,12 +1,16 @@
 """What the algebra costs, single-threaded: `python benchmarks/bench_logic.py` (about half a minute)."""
 
+import itertools
 import operator
+import random
+import statistics
+import time
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from andornot import Formula, Representation, cross_entropy
+from andornot import Formula, FormulaError, Representation, cross_entropy
 from timing import Row, best_ratio, print_table, settle
 
 SHAPES = ((256, 512, 8), (256, 128, 32))
@@ -53,6 +57,46 @@ def bench_semantics() -> list[Row]:
     ]
 
 
+def random_formula(rng: random.Random, names: list[str], leaves: int) -> str:
+    if leaves == 1:
+        return rng.choice(("", "", "~")) + rng.choice(names)
+    if leaves > 3 and rng.random() < 0.25:
+        count = rng.randint(3, min(leaves, 12))
+        cuts = [0, *sorted(rng.sample(range(1, leaves), count - 1)), leaves]
+        parts = [random_formula(rng, names, end - start) for start, end in itertools.pairwise(cuts)]
+        return f"at_least({rng.randint(1, count)}, {', '.join(parts)})"
+    left = rng.randint(1, leaves - 1)
+    sign = rng.choice("||||&&&&-")
+    return f"({random_formula(rng, names, left)}) {sign} ({random_formula(rng, names, leaves - left)})"
+
+
+def bench_cost(count: int = 300) -> list[Row]:
+    """The time that `Formula.cost` foretells, against the time of the processor, for those that take 20 ms or more."""
+    rng, ratios = random.Random(0), []
+    refused = 0
+    for _ in range(count):
+        names = [f"n{number}" for number in range(rng.randint(3, 14))]
+        formula = Formula(random_formula(rng, names, rng.choice((6, 12, 20, 30, 40, 60))))
+        shape = rng.choice(((64, 4), (128, 32), (512, 8), (1280, 8)))
+        values = {name: random_representation(*shape) for name in formula.names}
+        start = time.process_time()
+        try:
+            formula.evaluate(values)
+        except FormulaError:
+            refused += 1
+            continue
+        seconds = time.process_time() - start
+        if seconds > 0.02:
+            ratios.append(formula.cost(shape).seconds / seconds)
+    least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
+    what = f"of {count} formulas {refused} refused, {len(ratios)} that take 20 ms or more: time foretold against time"
+    return [
+        Row(f"{what}, least", least, "≥ 0.4", least >= 0.4),
+        Row("the same, median", middle, "-", True),
+        Row("the same, most", most, "≤ 6", most <= 6),
+    ]
+
+
 def bench_cross_entropy() -> list[Row]:
     queries, gallery = random_representation(64, 128, 8), random_representation(60_000, 128, 8)
     weights, logs = queries.probs.flatten(1), gallery.log_probs.flatten(1)
@@ -63,7 +107,10 @@ def bench_cross_entropy() -> list[Row]:
 
 def main() -> None:
     settle()
-    print_table("logic (one thread, best of several runs)", [*bench_or(), *bench_semantics(), *bench_cross_entropy()])
+    print_table(
+        "logic (one thread, best of several runs)",
+        [*bench_or(), *bench_semantics(), *bench_cost(), *bench_cross_entropy()],
+    )
 
 
 if __name__ == "__main__":

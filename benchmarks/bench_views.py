@@ -27,6 +27,7 @@ CALLS = 4
 # name, settings, shape of the batch, rounds
 CASES = (
     ("photos 256 -> 224 px", ViewSettings.photos(224), (32, 3, 256, 256), 3),
+    ("photos 448 -> 224 px", ViewSettings.photos(224), (32, 3, 448, 448), 2),  # crops_from: original
     ("cifar 32 px", ViewSettings.cifar(), (256, 3, 32, 32), 24),
     ("digits 28 px", ViewSettings.digits(), (256, 1, 28, 28), 60),
 )

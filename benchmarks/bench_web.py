@@ -51,7 +51,7 @@ def filled(place: Path) -> Gallery:
         first = writer.features.append(rows)
         for row, values in enumerate(rows, first):
             path, digest = f"/photos/{row:06}.jpg", row.to_bytes(16, "big")
-            writer.database.put(Picture(writer.new_id(), path, 1, 1, digest, 0, row, checksum(values)))
+            writer.database.insert(Picture(writer.new_id(), path, 1, 1, digest, 0, row, checksum(values)))
         writer.commit()
     gallery.refresh()
     gallery.prepare()

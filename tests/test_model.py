@@ -1,9 +1,11 @@
 """`Model`: pictures of any kind in, the same representation out; a folder comes back as it was, or says why not."""
 
+import itertools
 import json
 import pickle
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -345,6 +347,14 @@ def own_network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU())
 
 
+def test_loading_draws_no_random_weights(any_model, tmp_path):
+    """They would be replaced, and take longer than all else."""
+    any_model.save(tmp_path)
+    before = torch.random.get_rng_state()
+    Model.load(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_a_network_of_ones_own_is_given_again_when_loading(tmp_path):
     recipe = make_recipe({"regime": "calibrated", "size": 16})
     model = Model.calibrated(wrap_backbone(own_network(), size=16), torch.rand(30, 6), recipe)
@@ -421,6 +431,10 @@ WRONG = {
     "a newer format of unknown make": (lambda f: described(f, format=2, versions=[]), "was made by a newer andornot"),
     "an unknown backbone": (lambda f: described(f, backbone={"name": "conv6"}), 'unknown backbone "conv6"'),
     "a backbone without a name": (lambda f: described(f, backbone={}), "does not hold a model that can be read"),
+    "a backbone with a null name": (
+        lambda f: described(f, backbone={"name": None}),
+        "its name must be a text, got None",
+    ),
     "a backbone that is none": (lambda f: described(f, backbone=[1]), "does not hold a model that can be read"),
     "an unknown setting": (lambda f: described(f, recipe={"epohcs": 3}), 'unknown key "epohcs"'),
     "another architecture": (lambda f: described(f, recipe={**TINY, "num_features": 9}), "does not hold a model"),
@@ -435,6 +449,18 @@ def test_a_folder_that_holds_no_whole_model_says_why_in_one_line(case, saved):
         Model.load(saved)
     assert "\n" not in str(error.value)
     assert str(saved) in str(error.value)
+
+
+def test_no_value_in_a_description_ends_in_a_traceback(saved):
+    """Every value in turn is replaced by what no andornot writes: it loads, or says why not."""
+    description = json.loads((saved / DESCRIPTION).read_text())
+    keys = [(outer, None) for outer in description]
+    keys += [(outer, inner) for outer, values in description.items() if isinstance(values, dict) for inner in values]
+    for (outer, inner), value in itertools.product(keys, [None, [], {}, "x", -1, 2.5, 10**30, [None]]):
+        changed = value if inner is None else {**description[outer], inner: value}
+        (saved / DESCRIPTION).write_text(json.dumps({**description, outer: changed}))
+        with suppress(ModelError):
+            Model.load(saved)
 
 
 def test_a_model_that_could_not_be_saved_whole_is_none(model, saved, monkeypatch):

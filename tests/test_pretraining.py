@@ -20,11 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from andornot.cli import main
-from andornot.data import open_images
+from andornot.data import ImageSet, open_images
+from andornot.data.readers import ArrayReader
 from andornot.model import DESCRIPTION, WEIGHTS, Model
-from andornot.pretraining import PretrainingError, pretrain, view_features
+from andornot.pretraining import PretrainingError, pretrain, training_part, view_features
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
+from andornot.ssl.views import Views
 
 SETTINGS = {
     "backbone_options.width": 8,
@@ -383,6 +385,58 @@ def test_a_mistake_has_no_traceback_in_a_shell(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+# --- which pictures -------------------------------------------------------------------------------------------------
+
+
+def make_voc(folder: Path) -> str:
+    """Seven pictures: three to train on, three to validate with, one to test with; 2009 has no list `trainval`."""
+    lists = {
+        "VOC2007": {"train": ["1", "2"], "val": ["3"], "trainval": ["1", "2", "3"], "test": ["4"]},
+        "VOC2009": {"train": ["5"], "val": ["6"]},
+        "VOC2012": {"train": [], "val": ["7"], "trainval": ["7"]},
+    }
+    for year, splits in lists.items():
+        (folder / year / "ImageSets" / "Main").mkdir(parents=True)
+        (folder / year / "JPEGImages").mkdir()
+        for split, names in splits.items():
+            (folder / year / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names))
+            for name in names:
+                Image.new("RGB", (8, 8)).save(folder / year / "JPEGImages" / f"{name}.jpg")
+    return str(folder)
+
+
+def trained_on(spec: str) -> tuple[list[str], list[str] | None]:
+    """The names of the pictures that are trained on, and of those that are measured with."""
+    images, test = training_part(spec)
+    return [Path(name).stem for name in images.names], None if test is None else [Path(n).stem for n in test.names]
+
+
+def test_all_but_the_test_part_is_trained_on_unless_a_split_is_named(tmp_path):
+    voc = make_voc(tmp_path / "VOCdevkit")
+    assert trained_on(f"voc:{voc}") == trained_on(voc) == (["1", "2", "3", "5", "6", "7"], ["4"])
+    assert trained_on(f"voc:{voc}?split=train") == (["1", "2", "5"], None)
+    assert trained_on(f"voc:{voc}?split=test") == (["4"], None)
+    assert trained_on(f"voc:{voc}?years=2012") == (["7"], None)
+    assert trained_on(f"voc:{voc}?years=2009") == (["5"], ["6"]), "as evaluate does, with ImageNet too"
+    images, test = training_part("digits")
+    assert list(images.names) == list(open_images("digits", split="train").names)
+    assert list(test.names) == list(open_images("digits", split="test").names)
+
+
+def test_the_first_line_says_which_pictures_are_trained_on(mnist, tmp_path, capsys):
+    folder = mnist.removeprefix("mnist:")
+    for number, (source, part) in enumerate(
+        [
+            (mnist, "80 pictures (mnist, all but the split test)"),
+            (f"{mnist}?split=train", "80 pictures (mnist, the split train)"),
+        ]
+    ):
+        assert main(["pretrain", source, "-o", str(tmp_path / str(number)), *settings(epochs=1)]) == 0
+        assert capsys.readouterr().err.splitlines()[0] == f"pretraining on {part}"
+    assert main(["pretrain", folder, "-o", str(tmp_path / "bare"), *settings(epochs=1)]) == 0
+    assert_same_run(tmp_path / "bare", tmp_path / "0")
+
+
 # --- what is said and written ---------------------------------------------------------------------------------------
 
 
@@ -431,9 +485,10 @@ def test_broken_pictures_are_reported_and_the_training_goes_on(tmp_path):
     said: list[str] = []
     images = open_images(str(make_folder(tmp_path / "photos", 500, broken=50)))
     model = pretrain(images, tmp_path / "model", colour_recipe(), say=said.append)
-    assert said[0].startswith("50 of 500 pictures could not be read:\n")
-    assert "000 broken.jpg: " in said[0]
-    assert "… and 40 more" in said[0]
+    assert said[0] == "pretraining on 500 pictures (folder)"
+    assert said[1].startswith("50 of 500 pictures could not be read:\n")
+    assert "000 broken.jpg: " in said[1]
+    assert "… and 40 more" in said[1]
     assert (tmp_path / "model" / LOG).read_text().splitlines()[-1].startswith("9,1.000,"), "9 batches of 50 are 450"
     assert Model.load(tmp_path / "model").id == model.id
 
@@ -507,3 +562,31 @@ def test_pretraining_refuses_in_python_as_in_the_shell(tmp_path):
     (tmp_path / DESCRIPTION).write_text("{}")
     with pytest.raises(PretrainingError, match="holds a finished model"):
         pretrain(open_images(str(tmp_path / "photos")), tmp_path, colour_recipe())
+
+
+@pytest.mark.parametrize(("crops_from", "seen"), [("centre", False), ("original", True)])
+def test_the_ends_of_a_wide_picture_are_seen_if_views_are_cut_from_the_original(crops_from, seen, tmp_path):
+    """Black pictures with white ends, which a centre square does not have."""
+    pixels = np.zeros((16, 40, 160, 3), np.uint8)
+    pixels[:, :, :30] = pixels[:, :, -30:] = 255
+    images = ImageSet(ArrayReader(pixels), [str(number) for number in range(16)])
+    tiny = {"backbone": "conv5", "backbone_options": {"width": 8}, "size": 16, "num_features": 4, "num_values": 4}
+    plain = {"jitter": 0, "blur": 0}
+    recipe = make_recipe({**tiny, "epochs": 1, "batch_size": 8, "crops_from": crops_from, "views": plain})
+    brightest = []
+
+    def note(self, pictures, generator, shapes=None):
+        views = original(self, pictures, generator, shapes)
+        brightest.append(views.max().item())
+        return views
+
+    original = Views.__call__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Views, "__call__", note)
+        pretrain(images, tmp_path, recipe, say=lambda _: None)
+    assert (max(brightest) > 0.5) is seen
+
+
+def test_the_papers_recipes_for_photos_cut_views_from_the_original():
+    for name in ("imagenet100-paper", "voc-paper"):
+        assert load_recipe(name).crops_from == "original"

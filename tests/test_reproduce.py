@@ -18,18 +18,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from andornot.cli import main
-from andornot.data import ImageSet, open_images
+from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate import retrieval_report
 from andornot.evaluate.operators import CANDIDATES, OPERATORS
 from andornot.evaluate.outcome import EvaluationError
 from andornot.evaluate.report import REPORT, RESULT
 from andornot.evaluate.retrieval import Protocol
+from andornot.evaluate.sets import attribution
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
 from andornot.reproduce import EXPERIMENTS, reproduce, searching, tables, work
 from andornot.reproduce.experiments import make_plan
 from andornot.reproduce.paper import METHODS, paper_figure
-from andornot.reproduce.plan import Plan
+from andornot.reproduce.plan import SPARSE, Plan, label
 from andornot.reproduce.work import SETTINGS, Work
 from andornot.ssl.recipe import Recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT
@@ -118,7 +119,8 @@ def test_each_experiment_writes_a_result_and_a_report(experiment, digits, tmp_pa
     outcome = reproduce(experiment, tmp_path, data=data, seeds=1, changes=settings(), command="andornot reproduce …")
     result = read(tmp_path)
     assert result["title"] == outcome.title
-    assert result["summary"] in html.unescape((tmp_path / REPORT).read_text())
+    page = html.unescape((tmp_path / REPORT).read_text())
+    assert all(paragraph in page for paragraph in result["summary"].split("\n\n"))
     assert result["seconds"] > 0
     assert {"andornot", "torch", "numpy", "python"} <= result["versions"].keys()
     assert result["settings"]["command"] == "andornot reproduce …"
@@ -136,9 +138,9 @@ def test_scenes_retrieval_with_the_real_backbone(tmp_path, monkeypatch):
     monkeypatch.setitem(searching._PROTOCOLS, ("scenes-retrieval", "small"), PROTOCOL)
     data = "scenes:?count=24&classes=dog+sun"
     reproduce("scenes-retrieval", tmp_path, data=data, changes=["epochs=1", "cached_views=2", "batch_size=8"])
-    names = [*METHODS, searching.SPARSE, searching.CALIBRATED]
+    names = [*METHODS, SPARSE, searching.CALIBRATED]
     assert list(read(tmp_path)["figures"]) == names
-    model = Model.load(tmp_path / "models" / "calibrated-backbone")
+    model = Model.load(tmp_path / "models" / "calibrated-backbone-0")
     assert (model.backbone.name, model.num_features) == ("efficientnet-lite0", 1280)
 
 
@@ -165,7 +167,8 @@ def test_retrieval_has_the_rows_of_each_method_and_names_its_protocol(retrieved)
 
 
 def test_retrieval_trains_each_method_by_the_recipe_without_and_one_with_a_prior(retrieved):
-    found = {name: Model.load(retrieved / "models" / name).recipe for name in (*METHODS, "logic-sparse-prior")}
+    names = (*METHODS, "logic-sparse-prior")
+    found = {name: Model.load(retrieved / "models" / f"{name}-0").recipe for name in names}
     assert {name: recipe.synthesis for name, recipe in found.items()} == {
         **{method: method for method in METHODS},
         "logic-sparse-prior": "logic",
@@ -231,9 +234,9 @@ def test_a_killed_experiment_goes_on_and_nothing_finished_is_done_again(digits, 
     arguments = ["reproduce", "mnist-retrieval", "--data", digits, "-o", str(folder)]
     arguments += [f"--set={change}" for change in changes]
     moments = {
-        "during a training": lambda _: step_of(models / "vanilla") >= 5,
-        "in the middle of measuring": lambda said: "mean: measuring" in said,
-        "during the last training": lambda _: step_of(models / "logic-sparse-prior") >= 9,
+        "during a training": lambda _: step_of(models / "vanilla-0") >= 5,
+        "in the middle of measuring": lambda said: "mean-0: measuring" in said,
+        "during the last training": lambda _: step_of(models / "logic-sparse-prior-0") >= 9,
     }
     kept: dict[str, tuple[bytes, int]] = {}
     for number, reached in enumerate(moments.values()):
@@ -250,15 +253,15 @@ def test_a_killed_experiment_goes_on_and_nothing_finished_is_done_again(digits, 
         assert not any(f"{Path(name).stem}: measuring" in said for name in kept if name.startswith("steps/"))
         kept = finished
     assert {Path(name).parts[1] for name in kept} == {
-        "vanilla", "mean", "maximum", "logic", "vanilla.json", "mean.json", "maximum.json", "logic.json",
+        *(f"{method}-0" for method in METHODS), *(f"{method}-0.json" for method in METHODS),
     }  # fmt: skip
     last = Command(arguments, tmp_path / "last")
     last.process.join(60)
     assert last.process.exitcode == 0, last.said()
     done = [line for line in last.said().splitlines() if line.endswith((" on 48 pictures", ": measuring"))]
-    assert done == ["logic-sparse-prior: pretraining on 48 pictures", "logic-sparse-prior: measuring"]
+    assert done == ["logic-sparse-prior-0: pretraining on 48 pictures", "logic-sparse-prior-0: measuring"]
     for name in (*METHODS, "logic-sparse-prior"):
-        mine, theirs = (load_file(root / "models" / name / WEIGHTS) for root in (folder, undisturbed))
+        mine, theirs = (load_file(root / "models" / f"{name}-0" / WEIGHTS) for root in (folder, undisturbed))
         assert all(torch.equal(mine[key], theirs[key]) for key in theirs), name
     assert read(folder)["figures"] == read(undisturbed)["figures"], "as if nobody had disturbed it"
 
@@ -283,13 +286,13 @@ def test_a_new_operator_is_measured_and_the_models_stay(retrieved, digits, capsy
     monkeypatch.setattr(searching, "OPERATORS", OPERATORS[:-1])
     outcome = reproduce("mnist-retrieval", retrieved, data=digits, changes=settings())
     said = [line for line in capsys.readouterr().err.splitlines() if line.endswith(": measuring")]
-    assert said == ["logic: measuring", "logic-sparse-prior: measuring"]
+    assert said == ["logic-0: measuring", "logic-sparse-prior-0: measuring"]
     assert OPERATORS[-1].name not in {row["operator"] for row in outcome.figures["logic"]}
     assert files_in(retrieved / "models") == before
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("more", [["--set=epochs=9"], ["--scale=paper"], ["--seeds=3"], ["--data=digits"]])
+@pytest.mark.parametrize("more", [["--set=epochs=9"], ["--scale=paper"], ["--data=digits"]])
 def test_other_settings_in_the_same_folder_are_refused_and_nothing_is_lost(more, retrieved, digits, capsys):
     before = files_in(retrieved)
     arguments = ["reproduce", "mnist-retrieval", "--data", digits, "-o", str(retrieved)]
@@ -325,9 +328,9 @@ def classified(digits, tmp_path_factory) -> Path:
     return folder
 
 
-def test_classification_has_mean_and_deviation_over_seeds_of_the_four_methods(classified):
+def test_classification_has_mean_and_deviation_over_seeds_of_all_methods(classified):
     figures = read(classified)["figures"]
-    assert tuple(figures) == METHODS
+    assert tuple(figures) == (*METHODS, SPARSE)
     for found in figures.values():
         first, second = found["runs"]
         assert found["mean"] == pytest.approx((first + second) / 2)
@@ -338,8 +341,69 @@ def test_classification_has_mean_and_deviation_over_seeds_of_the_four_methods(cl
 
 def test_each_run_has_a_model_of_its_own_seed(classified):
     found = {path.parent.name: Model.load(path.parent).recipe for path in classified.glob(f"models/*/{DESCRIPTION}")}
-    assert sorted(found) == sorted(f"{method}-{seed}" for method in METHODS for seed in (0, 1))
-    assert all(name == f"{recipe.synthesis}-{recipe.seed}" for name, recipe in found.items())
+    assert sorted(found) == sorted(f"{label(name)}-{seed}" for name in (*METHODS, SPARSE) for seed in (0, 1))
+    assert {name: recipe.seed for name, recipe in found.items()} == {name: int(name[-1]) for name in found}
+    assert {name for name, recipe in found.items() if recipe.prior} == {"logic-sparse-prior-0", "logic-sparse-prior-1"}
+
+
+def test_methods_are_compared_with_logic_run_by_run(classified):
+    figures = read(classified)["figures"]
+    page = html.unescape((classified / REPORT).read_text())
+    assert "Compared with logic" in page
+    for name in ("vanilla", "mean", "maximum", SPARSE):
+        pairs = list(zip(figures[name]["runs"], figures["logic"]["runs"], strict=True))
+        found = tables.paired_difference(pairs)
+        assert f"{found.value:z.3f} ({found.low:z.3f} to {found.high:z.3f})" in page
+
+
+def test_the_interval_of_a_paired_difference_is_students():
+    from scipy.stats import ttest_rel
+
+    pairs = [(0.91, 0.9), (0.92, 0.93), (0.95, 0.92), (0.9, 0.9), (0.93, 0.9)]
+    found, expected = tables.paired_difference(pairs), ttest_rel(*zip(*pairs, strict=True)).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+# Seeds
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_some_models_may_have_more_runs_than_others_and_more_may_be_added(digits, tmp_path, capsys):
+    seeds = ["0", "logic=2"]
+    first = reproduce("mnist-retrieval", tmp_path, data=digits, seeds=seeds, changes=settings())
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["logic-0", "logic-1"]
+    assert [len(row["runs"]) for row in first.figures["logic"]] == [2] * len(first.figures["logic"])
+    spread = [t for s in first.sections for t in s.content if "different seeds" in getattr(t, "caption", "")]
+    assert "logic 2 runs" in spread[0].caption
+    capsys.readouterr()
+    outcome = reproduce("mnist-retrieval", tmp_path, data=digits, seeds=["1", "logic=2"], changes=settings())
+    assert list(outcome.figures) == [*METHODS, SPARSE]
+    assert "logic-1: " not in capsys.readouterr().err, "what was there is used again"
+    assert outcome.figures["logic"] == first.figures["logic"]
+    assert read(tmp_path)["settings"]["seeds"] == {"each": 1, "logic": 2}
+    assert read(tmp_path)["protocol"]["runs"]["logic"] == 2
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        (["many"], "--seeds many: expected a number of runs, as in --seeds 3 or --seeds logic=3"),
+        (["0", "logic=0"], "--seeds 0 logic=0: at least one run is needed"),
+        (["-1"], "--seeds -1: expected a number"),
+        (["dance=2"], '--seeds dance=2: no model "dance", there are vanilla, mean, maximum, logic, logic-sparse-prior'),
+    ],
+)
+@pytest.mark.usefixtures("undrawn")
+def test_seeds_that_cannot_be_are_refused(seeds, message, digits, tmp_path):
+    with pytest.raises(EvaluationError, match=message):
+        reproduce("mnist-retrieval", tmp_path, data=digits, seeds=seeds, changes=settings())
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_folder_of_version_0_1_that_wrote_its_seeds_goes_on(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / SETTINGS).write_text(json.dumps({"data": "digits", "seeds": 2}))
+    Work(tmp_path, {"data": "digits"})
 
 
 def test_a_damaged_step_is_measured_again(classified, digits, capsys):
@@ -381,10 +445,10 @@ def test_the_ablation_goes_over_truth_values_alpha_and_beta(digits, tmp_path):
 
 
 def test_the_papers_figures_stand_beside_ours_where_it_has_some():
-    assert paper_figure("cifar10:/data", "logic").mean == pytest.approx(0.9128)
-    assert paper_figure("imagenet100:/data", "N = 128, M = 32").deviation == pytest.approx(0.0038)
-    assert paper_figure("voc:/data", "maximum").mean == pytest.approx(0.6119)
-    assert paper_figure("digits", "logic") is paper_figure("voc:/data", "N = 128, M = 32") is None
+    assert paper_figure("cifar10", "logic").mean == pytest.approx(0.9128)
+    assert paper_figure("imagenet100", "N = 128, M = 32").deviation == pytest.approx(0.0038)
+    assert paper_figure("voc", "maximum").mean == pytest.approx(0.6119)
+    assert paper_figure("digits", "logic") is paper_figure("voc", "N = 128, M = 32") is None
 
 
 # Plans
@@ -406,8 +470,21 @@ def test_the_papers_figures_stand_beside_ours_where_it_has_some():
 def test_the_recipe_follows_from_the_experiment_its_data_and_its_scale(experiment, data, scale, recipe):
     plan = make_plan(experiment, data, None, scale, None, [], {})
     assert plan.recipe_name == recipe
-    assert plan.seeds == {"small": 2, "paper": 8}[scale]
     assert plan.recipe({}).prior is None, "the paper has none"
+
+
+def test_a_folder_is_judged_by_what_lies_in_it_and_not_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mnist", "voc", "scenes-from-rome"):
+        Path(name).mkdir()
+        Image.new("RGB", (8, 8)).save(Path(name, "a.png"))
+    Path("numbers").mkdir()
+    Path("numbers", "train-images-idx3-ubyte").touch()
+    assert make_plan("classification", "mnist", None, "paper", 1, [], {}).recipe_name == "cifar10-paper"
+    assert make_plan("classification", "numbers", None, "paper", 1, [], {}).recipe_name == "mnist-paper"
+    assert paper_figure(source_of("voc"), "logic") is paper_figure(source_of("./voc"), "logic") is None
+    assert attribution("scenes-from-rome") == attribution("./scenes-from-rome") == {}
+    assert "Twemoji" in attribution("scenes:?count=3")["pictures"]
 
 
 def test_what_the_user_sets_wins_over_the_recipe():
@@ -489,8 +566,8 @@ def test_queries_that_are_held_out_are_not_trained_on(tmp_path, monkeypatch):
     task = searching.choose_pictures(images, None, PROTOCOL)
     asked = {name for part in (*task.singles.values(), *task.pairs.values()) for name in part.names}
     assert asked
-    assert sorted({*seen["vanilla"].names} | asked) == sorted(images.names)
-    assert not asked & {*seen["vanilla"].names}
+    assert sorted({*seen["vanilla-0"].names} | asked) == sorted(images.names)
+    assert not asked & {*seen["vanilla-0"].names}
 
 
 def test_numbers_of_the_protocol_are_for_retrieval_only():
@@ -506,3 +583,34 @@ def test_the_folder_keeps_its_settings(tmp_path, images):
     assert json.loads((tmp_path / SETTINGS).read_text()) == {"data": "digits"}
     with pytest.raises(EvaluationError, match="holds an experiment with other settings"):
         Work(tmp_path, {"data": "mnist"})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+def test_heads_on_a_frozen_backbone_are_compared_by_their_degrees_and_the_calibrated_one_both_ways(tmp_path):
+    changes = settings(regime="frozen", cached_views=2)
+    figures = reproduce("multilabel", tmp_path, data=SCENES, seeds=2, changes=changes).figures
+    pretrained = [f"efficientnet-lite0 from ImageNet, {reads}" for reads in ("backbone", "degrees")]
+    assert list(figures) == [*METHODS, SPARSE, *pretrained]
+    assert [len(found["runs"]) for found in figures.values()] == [2] * 5 + [1] * 2
+    protocol = read(tmp_path)["protocol"]
+    assert protocol["reads"] == "degrees"
+    assert protocol["splits"] == {"training": "train", "test": "test"}
+
+
+def test_at_small_scale_multilabel_classification_trains_heads_on_a_frozen_backbone():
+    plan = make_plan("multilabel", None, None, "small", None, [], {})
+    assert (plan.recipe_name, plan.recipe({}).regime, plan.seeds.each) == ("photos-frozen", "frozen", 3)
+    assert make_plan("multilabel", None, None, "paper", None, [], {}).recipe_name == "imagenet100-paper"
+    assert make_plan("classification", None, None, "small", None, [], {}).seeds.each == 5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+def test_possession_degrees_have_the_papers_model_first_and_a_spread_over_seeds(tmp_path):
+    outcome = reproduce("degrees", tmp_path, data=SCENES, seeds=2, changes=settings())
+    assert list(outcome.figures) == ["logic", "calibrated backbone"]
+    assert all(len(found["runs"]) == 2 for found in outcome.figures.values())
+    assert outcome.sections[0].title == "Over seeds"
+    names = sorted(path.name for path in (tmp_path / "models").iterdir())
+    assert names == ["calibrated-backbone-0", "logic-0", "logic-1"]

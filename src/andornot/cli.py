@@ -8,19 +8,26 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from .progress import lines
 from .version import __version__
+
+# The names that `logic` knows, spelled out: to import it takes a second. A test holds that they are the same.
+SCORES: Final = ("degrees", "cross-entropy", "containment")
+SEMANTICS: Final = ("exact", "independent")
+LOGICS: Final = ("godel", "lukasiewicz", "product")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(given)
+    options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
     options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
-        options.run(options)
+        with lines():
+            options.run(options)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:
@@ -86,7 +93,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"andornot: warning: {message}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Knows all commands. What `evaluate` and `reproduce` take is added for them alone: it takes seconds to import."""
     parser = argparse.ArgumentParser(
         prog="andornot", description="Image representations that you can compute with: a | b, a & b, ~a."
     )
@@ -94,8 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_pretrain(commands)
-    _add_evaluate(commands)
-    _add_reproduce(commands)
+    _add_evaluate(commands, with_options=command == "evaluate")
+    _add_reproduce(commands, with_options=command == "reproduce")
     _add_index(commands)
     _add_search(commands)
     _add_serve(commands)
@@ -141,9 +149,7 @@ def _add_pretrain(commands: Any) -> None:
     pretrain.set_defaults(run=_pretrain)
 
 
-def _add_evaluate(commands: Any) -> None:
-    from .evaluate.commands import EVALUATIONS
-
+def _add_evaluate(commands: Any, *, with_options: bool) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         help="measure a model on labelled pictures",
@@ -152,6 +158,10 @@ def _add_evaluate(commands: Any) -> None:
         "          andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o operability/ --enough 60",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if not with_options:
+        return
+    from .evaluate.commands import EVALUATIONS
+
     kinds = evaluate.add_subparsers(title="measurements", metavar="WHAT", required=True)
     for name, evaluation in EVALUATIONS.items():
         kind = kinds.add_parser(
@@ -170,31 +180,39 @@ def _add_evaluate(commands: Any) -> None:
         kind.set_defaults(run=_evaluate, evaluation=name)
 
 
-def _add_reproduce(commands: Any) -> None:
-    from .evaluate.commands import PROTOCOL_OPTIONS
-    from .reproduce import EXPERIMENTS
-
-    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+def _add_reproduce(commands: Any, *, with_options: bool) -> None:
     reproduce = commands.add_parser(
         "reproduce",
         help="repeat an experiment of the paper",
         description="Trains what an experiment needs, measures it, and writes result.json and report.html into the\n"
-        f"output folder. Stopped, the same command goes on where it was.\n\n{listed}",
+        "output folder. Stopped, the same command goes on where it was.",
         epilog="examples: andornot reproduce mnist-retrieval -o out/\n"
         "          andornot reproduce mnist-retrieval --data mnist:/data/mnist -o out/\n"
         "          andornot reproduce classification --data cifar10:/data --scale paper -o out/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if not with_options:
+        return
+    from .evaluate.commands import PROTOCOL_OPTIONS
+    from .reproduce import EXPERIMENTS
+
+    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    reproduce.description = f"{reproduce.description}\n\n{listed}"
     reproduce.add_argument("experiment", metavar="EXPERIMENT", choices=EXPERIMENTS, help="one of those above")
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
     reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
     reproduce.add_argument(
-        "--pretrain-data", metavar="SOURCE", help="multilabel: pictures to pretrain on (default: those of --data)"
+        "--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)"
     )
     reproduce.add_argument(
         "--scale", choices=("small", "paper"), default="small", help="small: minutes on two cores; paper: as printed"
     )
-    reproduce.add_argument("--seeds", type=int, metavar="K", help="runs of each setting (default: 2 small, 8 paper)")
+    reproduce.add_argument(
+        "--seeds",
+        metavar="K",
+        action="append",
+        help="trainings of each model, with the seeds 0 to K-1; LABEL=K for one of them, 0 for none (may be repeated)",
+    )
     reproduce.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )
@@ -206,8 +224,6 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _add_index(commands: Any) -> None:
-    from .logic.distance import SCORES
-
     index = commands.add_parser(
         "index",
         help="make a gallery of folders of pictures, or bring it up to date",
@@ -233,10 +249,6 @@ def _add_index(commands: Any) -> None:
 
 
 def _add_search(commands: Any) -> None:
-    from .logic.distance import SCORES
-    from .logic.formula import SEMANTICS
-    from .logic.operators import LOGICS
-
     search = commands.add_parser(
         "search",
         help="find the pictures of a gallery that are nearest to a formula",
@@ -280,6 +292,7 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="port to listen at (default: 8008, or the next that is free)")
     serve.add_argument("--no-auth", action="store_true", help="no token: whoever reaches the address may look")
+    serve.add_argument("--no-paths", action="store_true", help="do not say where pictures are, as for other hosts")
     serve.add_argument("--open", action="store_true", help="open the page in the browser")
     _add_engine(serve)
     serve.set_defaults(run=_serve)
@@ -301,18 +314,13 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    from .data import open_images
-    from .pretraining import default_recipe, pretrain
+    from .pretraining import default_recipe, pretrain, training_part
     from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
     from .ssl.training import Stopped
 
-    recipe = load_recipe(options.recipe or default_recipe(options.source), options.changes)
-    images = open_images(options.source)
-    test_images = None
-    if {"train", "test"} <= set(images.splits) and images.split is None:
-        test_images = open_images(options.source, split="test")
-        images = open_images(options.source, split="train")
+    images, test_images = training_part(options.source)
+    recipe = load_recipe(options.recipe or default_recipe(images.source), options.changes)
     try:
         model = pretrain(
             images,

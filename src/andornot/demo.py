@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import torch
@@ -180,12 +181,14 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
     """Draws scenes into files, all or nothing. A folder that is there stays as it is."""
     if folder.exists():
         return
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # what a stopped run left
-    partial.mkdir(parents=True)
-    for index in range(len(images)):
-        images.read(index).save(partial / _scene_file(images, index), quality=90)
-    partial.rename(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # A name that nothing has: whatever else is in the folder is not ours to remove.
+    with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-") as temporary:
+        partial = Path(temporary) / folder.name
+        partial.mkdir()
+        for index in range(len(images)):
+            images.read(index).save(partial / _scene_file(images, index), quality=90)
+        partial.rename(folder)
 
 
 def index_scenes(pictures: Path, folder: Path) -> Gallery:

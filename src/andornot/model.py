@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from tqdm import tqdm
+from torch.overrides import TorchFunctionMode
 
 from .data import Pictures
 from .data.converting import plain
@@ -27,6 +27,7 @@ from .data.decoding import decode, to_tensor
 from .data.inputs import as_floats, as_items, as_pixels
 from .data.resizing import square
 from .logic import Representation
+from .progress import track
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_atomically, write_tensors, write_text
@@ -171,8 +172,7 @@ class Model:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         single, items = as_items(images)
         results: list[Tensor] = []
-        disabled = None if progress is None else not progress  # None: only on a terminal
-        with tqdm(total=len(items), desc="encoding", unit=" pictures", delay=2, disable=disabled) as bar:
+        with track("encoding", len(items), shown=progress, delay=2) as bar:
             for pictures in self._batches(items, batch_size):
                 results.append(head(self._fast_backbone(pictures.to(self.device))).cpu())
                 bar.update(len(pictures))
@@ -249,12 +249,16 @@ class Model:
         try:
             recipe = make_recipe(description["recipe"])
             if backbone is None:
-                if str(description["backbone"]["name"]).startswith("module:"):
+                if not isinstance(name := description["backbone"]["name"], str):
+                    raise ModelError(f"{folder / DESCRIPTION} names no backbone: its name must be a text, got {name!r}")
+                if name.startswith("module:"):
                     raise ModelError(
                         f"{folder} has a network of your own in it: Model.load(folder, backbone=…) needs it"
                     )
-                backbone = build_backbone(**description["backbone"])
-            model = _empty_model(backbone, recipe)
+                with _NoInitialisation():
+                    backbone = build_backbone(**description["backbone"])
+            with _NoInitialisation():
+                model = _empty_model(backbone, recipe)
             if _digest(folder / WEIGHTS) != description["weights"]:
                 raise ModelError(
                     f"{folder / WEIGHTS} is damaged or of another model: its checksum is not the one saved"
@@ -344,6 +348,15 @@ def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
     return Model.from_network(_with_heads(backbone, recipe), recipe)
 
 
+class _NoInitialisation(TorchFunctionMode):
+    """Skips the drawing of random weights, which takes a while, where others are loaded over them anyway."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def _read_description(folder: Path) -> dict[str, Any]:
     file = folder / DESCRIPTION
     try:
@@ -353,7 +366,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
             raise ModelError(f"the training in {folder} is not finished: andornot pretrain --resume goes on") from None
         missing = "has no model.json in it" if folder.is_dir() else "is not a folder"
         raise ModelError(f"{folder} is no model: it {missing}; andornot pretrain makes one") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{file} cannot be read: {error}") from None
     if not isinstance(description, dict) or not isinstance(description.get("format"), int):
         raise ModelError(f"{file} is of something else than andornot")

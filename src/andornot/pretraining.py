@@ -4,11 +4,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
 from torch import nn
 
-from .data import ImageSet, Pictures
+from .data import ImageSet, open_images
+from .data.originals import Originals, open_originals
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
@@ -30,9 +32,25 @@ class PretrainingError(ValueError):
     """A pretraining that cannot be started as asked."""
 
 
-def default_recipe(source: str) -> str:
-    """The recipe for pictures from there, if none is named."""
-    return "digits" if source.partition(":")[0].partition("?")[0] in ("digits", "mnist") else "photos"
+def default_recipe(source: str | None) -> str:
+    """The recipe for pictures of that source, if none is named."""
+    return "digits" if source in ("digits", "mnist") else "photos"
+
+
+def training_part(spec: str) -> tuple[ImageSet, ImageSet | None]:
+    """The pictures to train on, and those that are held out to measure with.
+
+    Held out is the split `test`; where there is none `val`, unless the source itself counts it to `trainval`. All
+    others are trained on. A spec that names a split is taken at its word, and nothing is measured.
+    """
+    images = open_images(spec)
+    splits = images.splits
+    held_out = "test" if "test" in splits else "val" if "val" in splits and "trainval" not in splits else None
+    if images.split is not None or held_out is None:
+        return images, None
+    test = open_images(spec, split=held_out)
+    names = set(test.names)
+    return images.subset(np.array([name not in names for name in images.names])), test
 
 
 def pretrain(
@@ -57,11 +75,14 @@ def pretrain(
     calibrated = recipe.regime == "calibrated"
     network = None if calibrated else new_network(recipe, images.channels)
     backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
+    if is_first_process():
+        say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
-        pictures = images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict)
+        originals = Originals(images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict))
     else:
-        pictures = _pictures_for_views(images, recipe, backbone, strict)
+        originals = _pictures_for_views(images, recipe, backbone, strict)
+    pictures = originals.pictures
     if pictures.broken:
         say(pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
@@ -75,7 +96,7 @@ def pretrain(
         model = Model.calibrated(backbone, features, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
-        batches = cached or _batches(network, pictures, recipe)
+        batches = cached or _batches(network, originals, recipe)
         train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
         model = Model.from_network(network, recipe)
     if is_first_process():
@@ -84,16 +105,29 @@ def pretrain(
     return model
 
 
+def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe) -> str:
+    """What is about to be done with which pictures."""
+    if images.split is not None:
+        part = f", the split {images.split}"
+    else:
+        part = f", all but the split {test_images.split}" if test_images is not None else ""
+    pictures = f"{len(images):,} pictures ({images.source or 'given'}{part})"
+    if recipe.regime != "calibrated":
+        return f"pretraining on {pictures}"
+    return f"calibrating on {f'{ENOUGH_PICTURES:,} of ' if len(images) > ENOUGH_PICTURES else ''}{pictures}"
+
+
 def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
     """Features of views for the regime `frozen`, to be shared by trainings of several heads."""
     network = new_network(recipe, images.channels)
     return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
 
 
-def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Pictures:
+def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Originals:
     size = recipe.size or backbone.size
-    # Views are cut out of somewhat larger pictures, as SimSiam's are.
-    return images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict)
+    if recipe.crops_from == "original":
+        return open_originals(images, size, strict=strict)
+    return Originals(images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict))
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -116,17 +150,19 @@ def _open_folder(folder: Path, recipe: Recipe, overwrite: bool) -> None:
     (folder / "recipe.yaml").write_text(text, encoding="utf-8")
 
 
-def _batches(network: Network, pictures: Pictures, recipe: Recipe) -> Batches:
+def _batches(network: Network, originals: Originals, recipe: Recipe) -> Batches:
     return (
-        _cached(network, pictures, recipe)
+        _cached(network, originals, recipe)
         if recipe.regime == "frozen"
-        else PictureBatches(pictures, _views(network, recipe))
+        else PictureBatches(originals.pictures, _views(network, recipe), originals.shapes)
     )
 
 
-def _cached(network: Network, pictures: Pictures, recipe: Recipe) -> FeatureBatches:
+def _cached(network: Network, originals: Originals, recipe: Recipe) -> FeatureBatches:
     count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
-    return cache_features(network, pictures, _views(network, recipe), count=count, mixing=mixing, seed=seed)
+    pictures, shapes = originals
+    views = _views(network, recipe)
+    return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
 
 
 def _views(network: Network, recipe: Recipe) -> Views:

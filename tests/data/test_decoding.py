@@ -192,7 +192,8 @@ def test_what_is_no_file(tmp_path, monkeypatch):
     with pytest.raises(BrokenImageError, match="a folder"):
         decode(tmp_path)
     path = save_picture(tmp_path / "a.png")
-    monkeypatch.setattr("builtins.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    refused = PermissionError(13, "Permission denied")
+    monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(refused))
     with pytest.raises(BrokenImageError, match="no permission to read it"):
         decode(path)
 

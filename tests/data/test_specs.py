@@ -5,9 +5,9 @@ import os
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from makers import save_pictures
+from makers import save_pictures, write_mnist
 
-from andornot.data import SOURCES, DataError, open_images
+from andornot.data import SOURCES, DataError, open_images, source_of
 from andornot.data.specs import Spec, as_list, as_number, as_yes_no, parse_spec
 
 KNOWN = tuple(SOURCES)
@@ -104,6 +104,26 @@ def test_a_folder_named_like_a_source_is_reached_by_its_path(tmp_path, monkeypat
     assert len(open_images("odd:name?")) == 3
     assert len(open_images("folder:odd:name?")) == 3
     assert len(open_images(tmp_path / "digits")) == 2
+
+
+def test_a_set_knows_its_source_and_a_bare_path_is_asked_for_it(tmp_path, monkeypatch):
+    save_pictures(tmp_path / "mnist", 2)
+    save_pictures(tmp_path / "scenes-from-rome", 2)
+    write_mnist(tmp_path / "numbers")
+    monkeypatch.chdir(tmp_path)
+    sources = {
+        "digits": "digits",
+        "scenes?count=3": "scenes",
+        "mnist": "folder",
+        "scenes-from-rome": "folder",
+        "folder:mnist": "folder",
+        "numbers": "mnist",
+        "mnist:numbers": "mnist",
+        "numbers?split=test": "mnist",
+    }
+    assert {spec: open_images(spec).source for spec in sources} == sources
+    assert {spec: source_of(spec) for spec in sources} == sources
+    assert open_images("digits").subset([1, 2]).source == "digits"
 
 
 def test_the_home_folder(tmp_path, monkeypatch):

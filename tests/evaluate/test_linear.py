@@ -11,12 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from squares import CORNERS, small_model, squares
 
 from andornot.data import ImageSet, open_images
+from andornot.data.originals import Originals
 from andornot.data.readers import FileReader
 from andornot.evaluate.linear import LinearSettings, linear_evaluation, linear_outcome, split_off
 from andornot.evaluate.neighbours import knn_outcome
 from andornot.evaluate.outcome import EvaluationError, Picture, Table
 from andornot.evaluate.probing import (
-    centre_features,
+    Reader,
     digest,
     evaluation_pictures,
     fresh_inputs,
@@ -168,11 +169,11 @@ def test_larger_pictures_are_evaluated_by_their_centre(model):
     pictures = evaluation_pictures(larger, squares(3, side=80, channels=3), "crop", None)
     assert pictures.size == 80
     expected = larger.backbone(pictures[:][..., 5:75, 5:75].float() / 255)
-    torch.testing.assert_close(centre_features(larger, pictures, torch.arange(3), None), expected)
+    torch.testing.assert_close(Reader(larger).of_centres(pictures, torch.arange(3), None), expected)
     small = evaluation_pictures(model, squares(3), "crop", None)
     assert small.size == 16
     expected = model.backbone(small[:].float() / 255)
-    torch.testing.assert_close(centre_features(model, small, torch.arange(3), None), expected)
+    torch.testing.assert_close(Reader(model).of_centres(small, torch.arange(3), None), expected)
 
 
 def test_training_sees_fresh_random_crops_and_mirrors_only_colour(model):
@@ -180,10 +181,14 @@ def test_training_sees_fresh_random_crops_and_mirrors_only_colour(model):
     for channels, flip in ((1, 0.0), (3, 0.5)):
         images = squares(20, channels=channels)
         protocol = linear_evaluation(small_model(channels), images, images, settings).protocol
-        assert protocol["training_views"] == {"random_resized_crop": [0.08, 1.0], "flip": flip, "cut_from": 16}
+        assert protocol["training_views"] == {
+            "random_resized_crop": [0.08, 1.0],
+            "flip": flip,
+            "cut_from": "the original",
+        }
     views = Views(ViewSettings(16, crop_scale=(0.08, 1), flip=0, jitter=0, grey=0, blur=0))
     pictures, numbers = squares(8).pictures(16), torch.tensor([5, 2])
-    inputs = fresh_inputs(model, pictures, views)
+    inputs = fresh_inputs(Reader(model), Originals(pictures), views)
     seen = inputs(numbers, torch.Generator().manual_seed(0))
     expected = model.backbone(views(pictures[numbers], torch.Generator().manual_seed(0)))
     torch.testing.assert_close(seen, expected)
@@ -205,7 +210,7 @@ def test_grey_and_colour_meet_as_in_encode(model):
 
 def test_the_learning_rate_is_a_cosine_and_batches_are_even(model):
     generator = torch.Generator().manual_seed(0)
-    layer = new_layer(model, 4, generator)
+    layer = new_layer(Reader(model), 4, generator)
     optimiser = torch.optim.SGD(layer.parameters(), 2.0)
     sizes, rates = [], []
 

@@ -20,7 +20,7 @@ from andornot.evaluate.multilabel import (
     multilabel_outcome,
 )
 from andornot.evaluate.outcome import EvaluationError
-from andornot.evaluate.probing import cache_views, cached_inputs
+from andornot.evaluate.probing import Reader, cache_views, cached_inputs
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_layer_is_one_logistic_regression_a_class_by_momentum_sgd(model):
 
 def test_cached_views_are_crops_of_each_picture_one_drawn_each_time(model):
     pictures = squares(5).pictures(46)
-    inputs = cache_views(model, pictures, ScaleCrops(16), 3, seeded(1), None)
+    inputs = cache_views(Reader(model), pictures, ScaleCrops(16), 3, seeded(1), None)
     generator = seeded(1)
     views = [model.backbone(ScaleCrops(16)(pictures[:], generator)).detach() for _ in range(3)]
     numbers = torch.tensor([4, 0, 4, 4, 4, 4, 4, 4])
@@ -170,3 +170,39 @@ def test_what_cannot_be_is_refused_in_one_line(model):
         MultilabelSettings(variant="voc")
     with pytest.raises(EvaluationError, match="epochs must be 1 or more"):
         MultilabelSettings(epochs=0)
+
+
+# What the layer reads
+
+
+def test_the_layer_may_read_possession_degrees_instead_of_the_backbone(model):
+    pictures = squares(5).pictures(16)
+    degrees = Reader(model, "degrees").of_centres(pictures, torch.arange(5), None)
+    torch.testing.assert_close(degrees, model.encode(pictures).degrees, atol=1e-5, rtol=1e-4)
+    settings = MultilabelSettings(epochs=30, learning_rate=1, cached=True, reads="degrees")
+    result = multilabel_evaluation(model, squares(150, several=True), squares(80, seed=1, several=True), settings)
+    assert result.protocol["reads"] == "degrees"
+    assert result.protocol["features"].startswith(
+        "possession degrees (6) on conv5; the paper's probe reads the backbone"
+    )
+    assert result.protocol["settings"]["reads"] == "degrees"
+    assert result.mean > 0.5, "chance is 0.4"
+
+
+def test_heads_on_one_backbone_are_told_apart_by_degrees_alone(model):
+    other = small_model(seed=0, num_features=5)
+    other.backbone.load_state_dict(model.backbone.state_dict())
+    train, test = squares(60, several=True), squares(40, seed=1, several=True)
+
+    def means(reads):
+        settings = MultilabelSettings(epochs=3, cached=True, reads=reads)
+        return [multilabel_evaluation(one, train, test, settings).mean for one in (model, other)]
+
+    same, different = means("backbone"), means("degrees")
+    assert same[0] == same[1]
+    assert different[0] != different[1]
+
+
+def test_a_layer_that_reads_something_else_is_refused():
+    with pytest.raises(EvaluationError, match='a linear layer reads backbone or degrees, not "pixels"'):
+        MultilabelSettings(reads="pixels")

@@ -8,7 +8,16 @@ import torch
 
 from andornot import Representation, cross_entropy, degree_distance
 from andornot.evaluate import operability
-from andornot.evaluate.operability import NEIGHBOURS, Key, Rates, Row, bootstrap, measure_operability, summarise
+from andornot.evaluate.operability import (
+    NEIGHBOURS,
+    Key,
+    Measurement,
+    Rates,
+    bootstrap,
+    bootstrap_ratio,
+    measure_operability,
+    summarise,
+)
 from andornot.evaluate.operators import OPERATORS, Operands, Operator
 from andornot.evaluate.outcome import Interval
 from andornot.evaluate.report import plain
@@ -44,7 +53,7 @@ def task() -> EncodedRetrieval:
 def rates(task) -> dict[Key, Rates]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operability, "_TUNING_PICTURES", TUNING)
-        return measure_operability(task, top=TOP, progress=False)
+        return measure_operability(task, top=TOP, progress=False).rates
 
 
 # The slow version
@@ -191,7 +200,7 @@ def test_thirty_pictures_are_900_combinations_in_each_order():
     singles, pairs = {n: encoded(n, 30) for n in range(3)}, {p: encoded(9, 30) for p in combinations(range(3), 2)}
     task = EncodedRetrieval(encoded(0, 20), torch.ones(20, 3, dtype=torch.bool), singles, pairs)
     operator = Operator("ab&~b", "noted", "degrees", note, ("degrees",))
-    found = measure_operability(task, top=5, operators=[operator], progress=False)
+    found = measure_operability(task, top=5, operators=[operator], progress=False).rates
     assert shapes == [(30, 30, 24)] * 6
     assert found[Key("ab&~b", "noted", "degrees")].values.shape == (3, 2, 3)
 
@@ -202,7 +211,7 @@ def test_an_operator_and_a_distance_are_a_function_and_a_line_each(task, monkeyp
 
     monkeypatch.setitem(SCORES, "mine", Score(roots, roots))
     mine = Operator("ab&~b", "my own", "representation", lambda x: x.ab & ~x.b & ~x.b, ("mine", "degrees"))
-    rows = summarise(measure_operability(task, top=TOP, operators=[*OPERATORS[:1], mine], progress=False))
+    rows = summarise([measure_operability(task, top=TOP, operators=[*OPERATORS[:1], mine], progress=False)])
     ways = [row.key for row in rows if row.operator == "my own"]
     assert sorted(ways) == [("ab&~b", "my own", "degrees"), ("ab&~b", "my own", "mine")]
     found = next(row for row in rows if row.key == ("ab&~b", "my own", "mine"))
@@ -213,18 +222,22 @@ def test_an_operator_and_a_distance_are_a_function_and_a_line_each(task, monkeyp
 # What sums it up
 
 
-def hand_made() -> dict[Key, Rates]:
+def hand_made(change: float = 0.0) -> Measurement:
     values = {
         Key("ab", "", "degrees"): [[[0.4, 0.4, 0.1], [0.4, 0.4, 0.1]], [[0.6, 0.2, 0.0], [0.2, 0.6, 0.0]]],
         Key("a", "", "degrees"): [[[0.9, 0.1, 0.0], [0.8, 0.1, 0.0]], [[1.0, 0.0, 0.0], [0.7, 0.2, 0.0]]],
         Key("a|b", "mine", "degrees"): [[[0.5, 0.3, 0.2], [0.3, 0.5, 0.2]], [[0.6, 0.3, 0.0], [0.3, 0.6, 0.0]]],
         Key("ab&~b", "mine", "degrees"): [[[0.9, 0.1, 0.0], [0.6, 0.3, 0.0]], [[0.5, 0.5, 0.0], [0.9, 0.2, 0.0]]],
     }
-    return {key: Rates(torch.tensor(rates), (1.0, 2.0) if "&" in key.query else ()) for key, rates in values.items()}
+    rates = {
+        key: Rates(torch.tensor(found) + (change if "|" in key.query else 0), (1.0, 2.0) if "&" in key.query else ())
+        for key, found in values.items()
+    }
+    return Measurement(rates, torch.tensor([[0.1, 0.2], [0.3, 0.1]]))
 
 
 def test_the_difference_is_that_of_each_ordered_pair_to_its_reference():
-    rows = {row.query: row for row in summarise(hand_made())}
+    rows = {row.query: row for row in summarise([hand_made()])}
     either, without = rows["a|b"], rows["ab&~b"]
     assert either.difference.value == pytest.approx((0.1 + 0.1 + 0.0 + 0.1) / 4), "to ab"
     assert without.difference.value == pytest.approx((0.0 + 0.2 + 0.5 + 0.2) / 4), "to a"
@@ -239,14 +252,51 @@ def test_the_difference_is_that_of_each_ordered_pair_to_its_reference():
 
 def test_the_interval_is_that_of_pairs_drawn_again():
     """Two pairs: the mean is that of the first (1/4 of the draws), of both, or of the second."""
-    row = next(row for row in summarise(hand_made()) if row.query == "ab&~b")
+    row = next(row for row in summarise([hand_made()]) if row.query == "ab&~b")
     assert (row.difference.low, row.difference.high) == pytest.approx((0.1, 0.35))
     assert (row.b.low, row.b.high) == pytest.approx((0.2, 0.35))
 
 
-def test_rows_survive_json():
-    rows = summarise(hand_made())
-    assert [Row.from_data(row) for row in json.loads(json.dumps(plain(rows)))] == rows
+def test_measurements_survive_json():
+    again = Measurement.from_data(json.loads(json.dumps(plain(hand_made().to_data()))))
+    assert summarise([again]) == summarise([hand_made()])
+
+
+def test_the_relative_difference_is_a_part_of_what_the_reference_is_above_chance():
+    rows = {row.query: row for row in summarise([hand_made()])}
+    chance = (0.1 + 0.2 + 0.3 + 0.1) / 4
+    assert rows["a|b"].chance == pytest.approx(chance)
+    for row in rows.values():
+        assert row.relative.value == pytest.approx(row.difference.value / (row.reference - chance))
+        assert row.relative.low <= row.relative.value <= row.relative.high
+
+
+def test_a_model_at_chance_has_no_relative_difference():
+    """It has no difference, which looks perfect, because there is nothing to be away from."""
+    measured = hand_made()
+    chance = torch.stack([measured.chance, measured.chance, measured.chance * 0], -1)
+    rates = {key: Rates(chance, ()) for key in measured.rates}
+    (either,) = [row for row in summarise([Measurement(rates, measured.chance)]) if row.query == "a|b"]
+    assert either.difference.value == 0
+    assert either.relative is None
+
+
+def test_bases_that_may_be_zero_have_no_ratio():
+    values = torch.tensor([[0.1], [0.2], [0.3]])
+    assert bootstrap_ratio(values, torch.tensor([[1.0], [1.0], [2.0]])).value == pytest.approx(0.15)
+    assert bootstrap_ratio(values, torch.tensor([[1.0], [1.0], [-1.5]])) is None
+
+
+def test_several_runs_are_averaged_and_each_is_kept():
+    (one,), (other,), (both,) = (
+        [row for row in summarise(runs) if row.query == "a|b"]
+        for runs in ([hand_made()], [hand_made(0.1)], [hand_made(), hand_made(0.1)])
+    )
+    assert both.a.value == pytest.approx((one.a.value + other.a.value) / 2)
+    assert both.difference.value == pytest.approx((one.difference.value + other.difference.value) / 2)
+    assert [run.a for run in both.runs] == pytest.approx([one.a.value, other.a.value])
+    assert both.spread("a").deviation == pytest.approx(0.1 / 2**0.5)
+    assert one.spread("a").deviation == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

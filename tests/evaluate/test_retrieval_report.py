@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from squares import CORNERS, small_model, squares
 
 from andornot.evaluate import retrieval_report
-from andornot.evaluate.operability import Row
 from andornot.evaluate.operators import DEGREES, OPERATORS, PAPER, Operator
 from andornot.evaluate.outcome import Outcome, Picture, Table
 from andornot.evaluate.report import REPORT, RESULT, write_outcome
@@ -94,7 +93,8 @@ def test_a_report_is_written_with_intervals_counts_and_the_protocol(outcome, tmp
     for row in result["figures"]["the model"]:
         for name in ("a", "b", "difference"):
             assert 0 <= row[name]["low"] <= row[name]["value"] + 1e-9 <= row[name]["high"] + 2e-9 <= 1 + 3e-9
-        assert Row.from_data(row).key[0] == row["query"]
+        assert len(row["runs"]) == 1
+        assert row["relative"] is None or row["relative"]["value"] >= 0
     protocol = result["protocol"]
     assert protocol["combinations of a pair, at most"] == 9
     assert protocol["classes"] == list(CORNERS)
@@ -113,18 +113,20 @@ def test_there_are_charts_for_both_distances_and_hits_for_a_few_pairs(outcome):
     assert len(pictures["Occurrence rates"]) == 2
     assert len(pictures["Operators compared"]) == 1
     assert [picture.caption for picture in pictures["Hits"]] == [
-        "a is “top left”, b is “top right”.",
-        "a is “top left”, b is “bottom right”.",
-        "a is “top right”, b is “bottom right”.",
+        "a is “top left”, b is “top right”: the model, by the paper's cross-entropy.",
+        "a is “top left”, b is “bottom right”: the model, by the paper's cross-entropy.",
+        "a is “top right”, b is “bottom right”: the model, by the paper's cross-entropy.",
     ]
 
 
-def test_the_summary_says_the_rates_of_the_papers_operators(outcome):
+@pytest.mark.parametrize(("place", "distance"), [(0, "cross-entropy"), (1, "degrees")])
+def test_the_summary_says_the_rates_of_the_papers_operators_by_its_distance_and_then_by_ours(place, distance, outcome):
     (rows,) = outcome.figures.values()
-    found = {(row["query"], row["operator"]): row for row in rows if row["distance"] == "degrees"}
+    found = {(row["query"], row["operator"]): row for row in rows if row["distance"] == distance}
+    paragraph = outcome.summary.split("\n\n")[place]
     for key in (("a|b", "Gödel"), ("ab", ""), ("ab&a", "Gödel"), ("ab&~b", "Gödel"), ("a", "")):
-        assert f"{found[key]['a']['value']:.0%}" in outcome.summary
-    assert f"class b is left in {found['ab&~b', 'Gödel']['b']['value']:.0%}" in outcome.summary
+        assert f"{found[key]['a']['value']:.0%}" in paragraph
+    assert f"class b is left in {found['ab&~b', 'Gödel']['b']['value']:.0%}" in paragraph
 
 
 def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_their_rows(model, monkeypatch):
@@ -145,6 +147,10 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
     (line,) = [line for line in table.rows if line[0] == "my own"]
     assert line[5:] == [None, None, None], "the first was not asked"
     assert all(0 <= cell <= 1 for cell in line[2:5])
+    about_first = retrieval_outcome("Two models", rows, task, PROTOCOL, [], first="first")
+    assert about_first.summary.startswith("First, by the paper's cross-entropy.")
+    assert "Second, by the cosine of degrees." in about_first.summary
+    assert list(tables(about_first)["NOT: ab&~b"].columns[2:4]) == ["first: class a", "first: class b"]
     assert ["my own", "mine"] in [line[:2] for line in tables(outcome)["AND: ab&a"].rows]
     assert [line[0] for line in next(iter(tables(outcome).values())).rows] == ["first", "first", "second", "second"]
 
@@ -164,4 +170,4 @@ def test_one_pair_of_classes_is_enough(model):
     two.labels, two.class_names = two.labels[:, :2], two.class_names[:2]
     outcome = operability_outcome(model, two, None, PROTOCOL, progress=False)
     assert outcome.protocol["ordered pairs of classes"] == 2
-    assert len(draw_hits(model, choose_pictures(two, None, PROTOCOL))) == 1
+    assert len(draw_hits("it", model, choose_pictures(two, None, PROTOCOL))) == 1

@@ -80,6 +80,6 @@ def grow_without_files(gallery: Gallery, count: int, seed: int = 0) -> None:
         for row, own in enumerate(rows, first):
             digest = row.to_bytes(32, "big")
             path = f"/none/{row % 3}/{row:06}.png"
-            writer.database.put(Picture(writer.new_id(), path, 1, 1, digest, row, row, checksum(own)))
+            writer.database.insert(Picture(writer.new_id(), path, 1, 1, digest, row, row, checksum(own)))
         writer.commit()
     gallery.refresh()

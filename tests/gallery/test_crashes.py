@@ -363,7 +363,8 @@ def test_repairing_what_is_no_gallery_is_one_line(tmp_path):
 
 def test_a_gallery_of_a_newer_version_is_refused(gallery):
     with closing(sqlite3.connect(gallery.folder / database.DATABASE)) as connection, connection:
-        connection.execute("UPDATE gallery SET value = 99 WHERE key = 'format'")
-        connection.execute("UPDATE gallery SET value = '7.0' WHERE key = 'version'")
+        for table in database.STATES:
+            connection.execute(f"UPDATE {table} SET value = 99 WHERE key = 'format'")
+            connection.execute(f"UPDATE {table} SET value = '7.0' WHERE key = 'version'")
     with pytest.raises(GalleryError, match=r"was made by andornot 7\.0, and this is .*: update andornot"):
         Gallery.open(gallery.folder)

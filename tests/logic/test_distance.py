@@ -177,3 +177,12 @@ def test_expected_bce_agrees_with_torch_and_broadcasts():
         prediction.degrees.expand(4, 3, 6), target.degrees.expand(4, 3, 6), reduction="none"
     ).mean(-1)
     torch.testing.assert_close(aon.expected_bce(prediction, target), expected)
+
+
+def test_small_degrees_have_a_direction_too():
+    """An AND of many pictures has hardly any of any feature, but not the same of each."""
+    strong = Representation([[0.2, 0.8], [0.6, 0.4]])
+    weak = Representation([[1.0, 8e-20], [1.0, 4e-20]])
+    assert aon.degree_distance(weak, strong).item() == pytest.approx(0, abs=1e-6)
+    nothing = Representation([[1.0, 0.0], [1.0, 0.0]])
+    assert aon.degree_distance(nothing, strong).item() == 1

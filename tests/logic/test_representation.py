@@ -164,6 +164,8 @@ def test_isclose_allows_for_rounding():
     assert r.isclose(moved)
     assert not r.isclose(moved, tolerance=1e-8)
     assert not r.isclose(r[:1])
+    with pytest.raises(TypeError, match="expected a Representation, got int"):
+        r.isclose(3)
 
 
 def test_and_or_not_as_words_are_refused_instead_of_silently_wrong():

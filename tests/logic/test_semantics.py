@@ -13,6 +13,7 @@ from oracle import TRUTH_FUNCTIONS, exact_distribution, independent_distribution
 
 import andornot as aon
 from andornot import Formula, FormulaError, Representation
+from andornot.logic import cost
 
 
 def named(seed: int, n: int = 3, m: int = 5, names=NAMES, batch=()) -> dict[str, Representation]:
@@ -195,15 +196,71 @@ def test_minus_with_a_repeated_name_agrees_with_enumeration(seed):
 def test_minus_with_too_many_repeated_names_says_what_would_be_right():
     values = {name: random_representation(np.random.default_rng(0), 2, 8) for name in "abcdef"}
     text = " | ".join(f"({one} - {two})" for one, two in itertools.permutations("abcdef", 2))
-    with pytest.raises(FormulaError, match='write "a & ~b", or use semantics="independent"'):
+    with pytest.raises(FormulaError, match=r'write "a & ~b" for "a - b", .* use semantics="independent"'):
         Formula(text).evaluate(values)
     Formula(text).evaluate(values, "independent")
     Formula(text.replace("-", "& ~")).evaluate(values)
 
 
+def counting_formula(pairs: int) -> str:
+    """Every third name occurs twice, and nothing can be simplified or taken apart."""
+    parts = (f"(n{i} | n{i + 1}), (n{i} & n{i + 2})" for i in range(0, 3 * pairs, 3))
+    return f"at_least({pairs}, {', '.join(parts)})"
+
+
+@pytest.mark.parametrize("text", [counting_formula(10), "(a - b) | (b - c) | (c - d) | (d - e) | (e - a)"])
+def test_a_formula_that_would_take_long_is_refused_before_it_starts(text):
+    """Of stand-ins that nobody could compute with: the error comes from the formula and the shapes alone."""
+    formula = Formula(text)
+    nothing = Representation(torch.empty(1280, 8, device="meta"), validate=False)
+    expected = r'semantics="exact" would take about \d+ (seconds|minutes), more than the 5 .*semantics="independent"$'
+    with pytest.raises(FormulaError) as caught:
+        formula.evaluate(dict.fromkeys(formula.names, nothing))
+    assert re.match(expected, caught.value.message)
+    with pytest.raises(FormulaError) as again:
+        formula.cost((1280, 8))
+    assert again.value.message == caught.value.message
+    formula.evaluate(dict.fromkeys(formula.names, nothing), "independent")
+
+
+def test_the_cost_grows_with_the_shape_and_is_asked_for_every_time():
+    formula = Formula(counting_formula(6))
+    seconds = [formula.cost(shape).seconds for shape in ((2, 3), (1280, 8), (4, 1280, 8))]
+    assert seconds == sorted(seconds)
+    with pytest.raises(FormulaError, match="would take about"):
+        formula.cost((64, 1280, 8))
+
+
+def test_parts_that_share_no_name_cost_what_they_cost_alone():
+    one, ten = (" | ".join(f"(a{i} & (b{i} | ~a{i}))" for i in range(count)) for count in (1, 10))
+    alone, together = (Formula(text).cost((1280, 8)).seconds for text in (one, ten))
+    assert together < 20 * alone
+
+
+@pytest.mark.parametrize("text", ["(a | b) & (a | ~c)", "(a - b) | (b - a)", "at_least(2, a, b | a, c, ~b)"])
+def test_features_are_computed_some_at_a_time_where_memory_is_short(text, monkeypatch):
+    formula, values = Formula(text), named(0, n=7, batch=(2,))
+    whole = formula.evaluate(values)
+    monkeypatch.setattr(cost, "_MAX_BYTES", 4000)
+    assert formula.cost((2, 7, 5), torch.float64).features_at_once in (1, 2, 3)
+    assert formula.cost((2, 7, 5), torch.float64).bytes <= 4000
+    assert formula.evaluate(values).isclose(whole, 1e-15)
+
+
 def test_a_name_that_the_laws_remove_still_shapes_the_result():
     values = {"a": named(0)["a"], "b": named(1, batch=(5,))["b"]}
     assert Formula("a & a | a & a & (b | ~b) & a").evaluate(values).batch_shape == (5,)
+
+
+@given(seed=seeds)
+def test_what_is_nothing_is_exactly_nothing_not_rounding(seed):
+    """A crisp picture has nothing of its own opposite: what is left must not look like a direction."""
+    probs = torch.zeros(50, 8)
+    probs[:, 0] = torch.rand(50, generator=torch.Generator().manual_seed(seed))
+    probs[:, -1] = 1 - probs[:, 0]
+    values = {"a": Representation(probs), "b": Representation(torch.rand(50, 8).softmax(-1))}
+    for text in ("a & ~a", "a & b & ~a", "(a & ~a) | (a & ~a & b)", "b - b", "b - (a | b)", "(a & b) - b"):
+        assert (Formula(text).evaluate(values).degrees == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -262,6 +319,13 @@ def test_two_of_three_in_product_logic_points_at_the_spot():
     [
         ("a & bech.jpg", ["a", "beach.jpg"], 'unknown name "bech.jpg"; did you mean "beach.jpg"?'),
         ("a-b", ["a", "b"], 'a "-" without spaces is part of a name; the difference is "a - b"'),
+        ("new-dog-cat", ["new-dog", "cat"], '"-" without spaces is part of a name; the difference is "new-dog - cat"'),
+        (
+            "dog-235.jpg",
+            ["cat-1.jpg", "dog-0235.jpg"],
+            'unknown name "dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of a name; '
+            'the difference is "dog - 235.jpg"',
+        ),
         ("img - 1.jpg", ["img-1.jpg"], 'a "-" with a space beside it is the difference; .* in quotes'),
         ("a & ~/pics/b.jpg", ["a"], '"~" is NOT here; if "~/pics/b.jpg" is one name, put it in quotes'),
         ("a | zebra", ["a"], 'unknown name "zebra"$'),

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andornot.cli import _parser
+from andornot.data import SOURCES
+from andornot.data.specs import parse_spec
 from andornot.pretraining import default_recipe
 from andornot.ssl.recipe import Calibration, Recipe, RecipeError, load_recipe, make_recipe, recipe_names
 
@@ -82,7 +84,7 @@ def test_a_recipe_opens_with_what_it_reproduces_a_command_and_a_time(name):
     command = next(line for line in comment if "andornot pretrain" in line)
     arguments = shlex.split(re.split(r"\s{2,}", command)[0])
     options = _parser().parse_args(arguments[arguments.index("andornot") + 1 :])
-    assert (options.recipe or default_recipe(options.source)) == name
+    assert (options.recipe or default_recipe(parse_spec(options.source, SOURCES).source)) == name
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -93,10 +95,11 @@ def test_a_recipe_is_the_same_after_a_round_trip_through_yaml(name, tmp_path):
 
 
 def test_photos_are_calibrated_and_digits_are_trained_by_default():
-    assert load_recipe(default_recipe("holiday/photos")).regime == "calibrated"
-    assert load_recipe(default_recipe("voc:/data?split=train")).regime == "calibrated"
+    assert load_recipe(default_recipe("folder")).regime == "calibrated"
+    assert load_recipe(default_recipe("voc")).regime == "calibrated"
+    assert load_recipe(default_recipe(None)).regime == "calibrated"
     assert load_recipe(default_recipe("digits")).regime == "scratch"
-    assert load_recipe(default_recipe("digits?split=train")) == load_recipe(default_recipe("mnist:/data"))
+    assert load_recipe(default_recipe("digits")) == load_recipe(default_recipe("mnist"))
 
 
 # --- changes --------------------------------------------------------------------------------------------------------

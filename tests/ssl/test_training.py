@@ -13,9 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from andornot import Representation
 from andornot.data import open_images
 from andornot.model import new_network
-from andornot.ssl import watch
+from andornot.ssl import training, watch
 from andornot.ssl.batches import PictureBatches
 from andornot.ssl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from andornot.ssl.network import Network, Objective, StepResult
@@ -177,6 +178,22 @@ def test_accumulation_steps_once_with_the_mean_gradient_of_the_parts(tmp_path):
 
 FIGURES = ["loss_total", "loss_normal", "loss_mix", "loss_expected_normal", "loss_expected_mix"]
 FIGURES += ["spread", "entropy", "usage", "dead", "learning_rate"]
+
+
+def test_the_log_speaks_of_all_parts_of_a_step(tmp_path):
+    parts = []
+
+    def note(_, result):
+        parts.append(result)
+        return result
+
+    run(tmp_path, tiny(epochs=1, batch_size=20, accumulate=2), Watched(pictures(20), spoil=note))
+    (row,) = rows_of(tmp_path)
+    assert len(parts) == 2
+    for name, values in zip(parts[0].losses._fields, zip(*(part.losses for part in parts), strict=True), strict=True):
+        assert float(row[f"loss_{name}"]) == pytest.approx((values[0].item() + values[1].item()) / 2, rel=1e-4)
+    both = Representation.cat([part.targets[0].representation for part in parts])
+    assert float(row["spread"]) == pytest.approx(watch.measure_health(both).spread, rel=1e-4)
 
 
 def test_the_log_has_a_line_of_figures_every_few_steps_and_at_the_end(tmp_path):
@@ -363,6 +380,16 @@ def test_a_checkpoint_of_other_settings_is_refused(changes, message, tmp_path):
         with pytest.raises(CheckpointError, match=rf"{message}.*starts anew with --overwrite"):
             attempt(tmp_path, tiny(**changes), resume=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_checkpoint_of_a_version_that_did_not_know_a_setting_goes_on_with_its_default(tmp_path, monkeypatch):
+    run(tmp_path)
+    older = load_checkpoint(tmp_path / CHECKPOINT)
+    del older.settings["recipe"]["crops_from"]
+    monkeypatch.setattr(training, "load_checkpoint", lambda _: older)
+    check_training(tiny(), 20, tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="was made with crops_from='centre', and now it is 'original'"):
+        check_training(tiny(crops_from="original"), 20, tmp_path, resume=True)
 
 
 def test_a_checkpoint_of_so_many_processes_that_steps_differ_is_refused(tmp_path, monkeypatch):

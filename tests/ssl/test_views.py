@@ -246,12 +246,44 @@ class TestCrop:
         settings = ViewSettings(8, crop_scale=(0.3, 1.0))
         areas, ratios = (random_pictures(500, CROP_TRIES, seed=seed) for seed in (1, 2))
         y, x = random_pictures(2, 500, seed=3)
-        crops = torch.stack(_crops(settings, areas, ratios, y, x, height, width), dim=1)
+        full = (torch.full((500,), side) for side in (height, width))
+        crops = torch.stack(_crops(settings, areas, ratios, y, x, *full), dim=1)
         expected = [
             plain_crop(settings, *numbers, height, width)
             for numbers in zip(areas.tolist(), ratios.tolist(), y.tolist(), x.tolist(), strict=True)
         ]
         assert crops.tolist() == expected
+
+    def test_crops_of_pictures_brought_to_one_shape_are_those_of_the_originals(self):
+        """Cut out of each original by itself, and out of all of them as squares of one size."""
+        random = np.random.default_rng(0)
+        views = Views(replace(PLAIN, size=24, crop_scale=(0.3, 0.8)))
+        shapes = torch.tensor([[60, 120], [120, 60], [90, 90]])
+        smooth = [
+            Image.fromarray(random.integers(0, 256, (5, 5), np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+            for height, width in shapes.tolist()
+        ]
+        squares = torch.stack([torch.from_numpy(np.array(one.resize((120, 120)))) for one in smooth])[:, None]
+        seen, warp = views(squares, seeded(4), shapes), views.draw(squares, seeded(4), shapes).warp
+        for number, (original, (height, width)) in enumerate(zip(smooth, shapes.tolist(), strict=True)):
+            left, right = (float(edge[number]) * width / 120 for edge in (warp.left, warp.left + warp.width))
+            top, bottom = (float(edge[number]) * height / 120 for edge in (warp.top, warp.top + warp.height))
+            box = tuple(round(edge) for edge in (left, top, right, bottom))
+            assert box == pytest.approx((left, top, right, bottom), abs=1e-3), "whole pixels of the original"
+            expected = np.asarray(original.crop(box).resize((24, 24), Image.Resampling.BILINEAR)) / 255
+            np.testing.assert_allclose(seen[number, 0].numpy(), expected, atol=0.03)
+
+    def test_the_whole_of_a_wide_picture_is_seen_and_crops_have_its_pixels_ratio(self):
+        shapes = torch.tensor([[200, 400]]).expand(4000, 2)
+        views = Views(ViewSettings(8, crop_scale=(0.2, 0.4)))
+        warp = views.draw(torch.zeros(1, 1, 1, 1).expand(4000, 1, 256, 256), seeded(), shapes).warp
+        left, right = warp.left / 256, (warp.left + warp.width) / 256
+        assert (left < 0.05).any()
+        assert (right > 0.95).any()
+        ratio = (warp.width * 400) / (warp.height * 200)  # of the original's pixels
+        assert 3 / 4 * 0.98 < ratio.min() < ratio.max() < 4 / 3 * 1.02
+        area = warp.width * warp.height / 256**2
+        assert 0.19 < area.min() < area.max() < 0.41
 
     def test_areas_are_uniform_and_ratios_log_uniform(self):
         views = Views(ViewSettings(8, crop_scale=(0.1, 0.5), crop_ratio=(0.5, 2.0)))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import uvicorn
 from PIL import Image
 
 from andornot.gallery import Gallery
 from andornot.ssl.recipe import make_recipe
 from andornot.web.app import make_app
+from andornot.web.connections import make_server
 from andornot.web.serve import bound
 
 _PATIENCE = 30.0
@@ -56,11 +56,12 @@ def small_gallery(folder: Path) -> Gallery:
 
 
 @contextmanager
-def served(gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None) -> Iterator[httpx.Client]:
+def served(
+    gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, tells_paths: bool = False
+) -> Iterator[httpx.Client]:
     """A client of a server that runs meanwhile."""
     with bound("127.0.0.1", 0) as listening:
-        config = uvicorn.Config(make_app(gallery, host=host, token=token), access_log=False, log_level="warning")
-        server = uvicorn.Server(config)
+        server = make_server(make_app(gallery, host=host, token=token, tells_paths=tells_paths))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

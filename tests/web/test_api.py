@@ -181,13 +181,42 @@ def test_a_thumbnail_is_made_once_and_known_by_its_tag(own):
     kept = list((gallery.folder / "derived" / "thumbnails").rglob("*.jpg"))
     assert [file.read_bytes() for file in kept] == [first.content]
     kept[0].write_bytes(b"from the disk")
-    again = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": "1"})
+    version = get(client, f"pictures/{chosen}")["version"]
+    again = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": version})
     assert again.content == b"from the disk"
     assert "immutable" in again.headers["cache-control"]
+    other = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": "1"})
+    assert other.headers["cache-control"] == "private, no-cache"
     same = client.get(
         f"/api/pictures/{chosen}/thumbnail", headers={"If-None-Match": f'"other", {first.headers["etag"]}'}
     )
     assert (same.status_code, same.content) == (304, b"")
+
+
+def test_a_picture_has_the_same_version_until_it_changes(own, tmp_path):
+    gallery, client = own
+
+    def versions() -> dict[str, str]:
+        """As all answers tell them."""
+        listed = {told["name"]: told["version"] for told in get(client, "pictures")["pictures"] if told["id"] < 11}
+        found = get(client, "search", formula="cat-1.png", include_queries=1, top=100)
+        assert {hit["name"]: hit["version"] for hit in found["hits"]}.items() >= listed.items()
+        mentioned = get(client, "formula", formula="cat-1.png")
+        assert mentioned["names"][0]["version"] == mentioned["tree"]["version"] == listed["cat-1.png"]
+        assert get(client, "compare", a="cat-1.png", b="2")["a"]["version"] == listed["cat-1.png"]
+        return listed
+
+    before, state = versions(), get(client, "gallery")["state"]
+    assert len(set(before.values())) == 10
+    path = Path(gallery.paths[0])
+    picture(1000).save(path)
+    changed = client.get("/api/pictures/1/thumbnail", params={"v": before[path.name]})
+    assert changed.headers["cache-control"] == "private, no-cache"  # it is not what that version stands for
+    save(tmp_path / "photos" / "cats" / "new.png", 999)
+    Gallery.open(gallery.folder).update()
+    wait_until(lambda: get(client, "gallery")["state"] != state)
+    after = versions()
+    assert {name for name, version in after.items() if before[name] != version} == {path.name}
 
 
 def test_a_thumbnail_is_small_and_upright(tmp_path):
@@ -418,7 +447,15 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
     name = upload(client, file.read_bytes())
     told = get(client, "search", formula=f"{name} - 3", top=6)
     assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in gallery.search(f'"{file}" - 3', 6)]
-    assert told["names"][0] == {"name": name, "start": 0, "end": len(name), "id": None, "upload": name, "file": name}
+    assert told["names"][0] == {
+        "name": name,
+        "start": 0,
+        "end": len(name),
+        "id": None,
+        "upload": name,
+        "version": "",
+        "file": name,
+    }
     assert get(client, "compare", a=name, b="3")["a"]["upload"] == name
     thumbnail = client.get(f"/api/uploads/{name}/thumbnail")
     assert Image.open(io.BytesIO(thumbnail.content)).size == (60, 40)
@@ -478,6 +515,47 @@ def test_hits_as_a_list(client):
     hits = get(client, "search", formula="1 | 2", top=5)["hits"]
     assert [int(row["id"]) for row in rows] == [hit["id"] for hit in hits]
     assert rows[0].keys() == {"rank", "distance", "id", "name", "label"}
+
+
+def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
+    folder = tmp_path / "photos" / "@folder"
+    names = ["=cmd|'C calc'!A0.png", "+1.png", "-2+3.png", "@SUM(1).png", "plain.png", "a=b.png"]
+    for number, name in enumerate(names):
+        save(folder / name, 300 + number)
+    with served(small_gallery(tmp_path)) as client:
+        for form in ("csv", "zip"):
+            parameters = {"formula": "1", "format": form, "top": 100, "label": "@folder", "include_queries": 1}
+            content = client.get("/api/download", params=parameters).content
+            if form == "zip":
+                content = zipfile.ZipFile(io.BytesIO(content)).read("hits.csv")
+            rows = list(csv.DictReader(io.StringIO(content.decode())))
+            assert {row["name"] for row in rows} == {f"'{name}" for name in names[:4]} | set(names[4:])
+            assert {row["label"] for row in rows} == {"'@folder"}
+            assert all(value[0] not in "=+-@\t\r\n" for row in rows for value in row.values())
+
+
+def test_the_owner_hears_where_pictures_are_and_nobody_else(gallery, client):
+    paths = dict(zip(gallery.ids, gallery.paths, strict=True))
+
+    def told(asking: httpx.Client, **headers: str) -> list[tuple[int, str | None]]:
+        asking.headers.update(headers)
+        pictures = [get(asking, "pictures/3"), *get(asking, "search", formula="1", top=3)["hits"]]
+        pictures += get(asking, "pictures/2/similar", top=3)["hits"]
+        assert not any("path" in name for name in get(asking, "pictures")["pictures"])
+        rows = asking.get("/api/download", params={"formula": "1", "format": "csv", "top": 3}).text
+        listed = [(int(row["id"]), row.get("path")) for row in csv.DictReader(io.StringIO(rows))]
+        packed = asking.get("/api/download", params={"formula": "1", "top": 3}).content
+        assert str(gallery.folder.parent).encode() not in packed
+        return [*((picture["id"], picture["path"]) for picture in pictures), *listed]
+
+    with served(gallery, tells_paths=True) as owner:
+        heard = told(owner)
+        assert len(heard) == 10
+        assert all(path == paths[identity] for identity, path in heard)
+        for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"):
+            with httpx.Client(base_url=owner.base_url, timeout=30) as through_a_proxy:
+                assert {path for _, path in told(through_a_proxy, **{name: "x"})} == {None}
+    assert {path for _, path in told(client)} == {None}
 
 
 def test_hits_as_a_zip_of_pictures_with_names_of_their_own(own):
@@ -591,6 +669,22 @@ def test_the_documentation_is_made_of_the_schema_and_loads_nothing_from_elsewher
     assert "style=" not in page
     assert client.get("/api/docs.css").headers["content-type"].startswith("text/css")
     assert not any("422" in operation["responses"] for path in schema["paths"].values() for operation in path.values())
+
+
+def test_an_address_that_leads_nowhere_is_a_page_for_people_and_json_for_programs(client, gallery):
+    people = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for address in ("/nowhere", "/static/nowhere.js", "/feature"):
+        page = client.get(address, headers=people)
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "there is nothing at this address" in page.text
+        assert 'href="/"' in page.text
+        assert client.get(address).json()["error"]["message"] == "there is nothing at this address"
+    assert client.get("/api/nowhere", headers=people).json()["error"]["message"]
+    with served(gallery, host="0.0.0.0", token="the-token") as guarded:
+        page = guarded.get("/?q=<script>", headers=people)
+        assert (page.status_code, page.headers["www-authenticate"]) == (401, "Bearer")
+        assert "the token is missing or wrong" in page.text
+        assert "<script" not in page.text
 
 
 @pytest.mark.parametrize("address", ["/", "/features", "/feature/12", "/compare", "/help"])

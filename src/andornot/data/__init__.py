@@ -4,6 +4,17 @@ from .decoding import decode
 from .errors import BrokenImageError, DataError
 from .imageset import Box, ImageSet
 from .pictures import Pictures
-from .sources import SOURCES, open_images, scenes
+from .sources import SOURCES, open_images, scenes, source_of
 
-__all__ = ["SOURCES", "Box", "BrokenImageError", "DataError", "ImageSet", "Pictures", "decode", "open_images", "scenes"]
+__all__ = [
+    "SOURCES",
+    "Box",
+    "BrokenImageError",
+    "DataError",
+    "ImageSet",
+    "Pictures",
+    "decode",
+    "open_images",
+    "scenes",
+    "source_of",
+]

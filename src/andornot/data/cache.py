@@ -100,11 +100,11 @@ class DiskCache:
 
     def _make_room(self, needed: int, key: str) -> None:
         """Removes what killed writers left, and the entries used longest ago, until `needed` bytes fit the limit."""
-        for part in self.folder.glob(f"*{_UNDER_WAY}"):
+        for part in self._entries(_UNDER_WAY):
             if part.name != f"{key}{_UNDER_WAY}":
                 with suppress(Timeout), FileLock(part.with_suffix(_LOCK), timeout=0):
                     shutil.rmtree(part, ignore_errors=True)
-        entries = sorted(self.folder.glob(f"*{_DONE}"), key=_last_used)
+        entries = sorted(self._entries(_DONE), key=_last_used)
         sizes = [_size(entry) for entry in entries]
         excess = sum(sizes) + needed - self.limit
         for entry, size in zip(entries, sizes, strict=True):
@@ -117,6 +117,10 @@ class DiskCache:
         if shutil.disk_usage(self.folder).free < needed:
             raise OSError(0, f"{needed / 2**30:.1f} GiB are needed, and the disk has less")
 
+    def _entries(self, ending: str) -> list[Path]:
+        """Folders with that ending, and nothing in them but what an entry has: all else is somebody's own."""
+        return [folder for folder in self.folder.glob(f"*{ending}") if _is_entry(folder)]
+
 
 def default_cache_folder() -> Path:
     """`$ANDORNOT_CACHE`, else `andornot` in the user's cache folder."""
@@ -125,6 +129,13 @@ def default_cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     return (Path(base) if base else Path.home() / ".cache") / "andornot"
+
+
+def _is_entry(folder: Path) -> bool:
+    try:
+        return {child.name for child in folder.iterdir()} <= {_PIXELS, _INDEX}
+    except OSError:
+        return False
 
 
 def _last_used(entry: Path) -> float:

@@ -5,7 +5,6 @@ is decoded is known beforehand: too large a one is refused, and threads wait for
 """
 
 import os
-import stat
 import threading
 import warnings
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from ..files import open_regular
 from .converting import plain, reduction
 from .errors import BrokenImageError
 from .exif import find_late_notes, taken_at, turn_of, upright_size
@@ -135,14 +135,9 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
     if not isinstance(source, str | os.PathLike):
         yield source
         return
-    status = os.stat(source)  # noqa: PTH116 - a Path is not needed, and slow to make for each of a million pictures
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(0, "a folder")
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(0, "not a regular file")  # a pipe would be waited for, for ever
-    if status.st_size == 0:
-        raise EOFError("0 bytes")
-    with open(source, "rb") as file:  # noqa: PTH123
+    with open_regular(source) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise EOFError("0 bytes")
         yield file
 
 

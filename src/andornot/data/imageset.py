@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .chosen import Chosen
 from .decoding import to_tensor
-from .errors import DataError
+from .errors import BrokenImageError, DataError
 from .pictures import GIB, Pictures, load_pictures
 from .readers import Reader
 from .resizing import Fit
@@ -25,6 +25,7 @@ class ImageSet:
     - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
     - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
     - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
+    - `source` is the name of the source that it was opened from, such as `voc`; None for a set made by hand.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ImageSet:
         channels: int = 3,
         split: str | None = None,
         splits: Sequence[str] = (),
+        source: str | None = None,
         indices: np.ndarray | None = None,
     ) -> None:
         self.reader = reader
@@ -49,6 +51,7 @@ class ImageSet:
         self.channels = channels
         self.split = split
         self.splits = tuple(splits)
+        self.source = source
         expected = len(self.indices)
         for what, items in (("names", names), ("labels", labels), ("boxes", boxes)):
             if items is not None and len(items) != expected:
@@ -76,6 +79,17 @@ class ImageSet:
         """
         return self.reader.read(int(self.indices[index]), size)
 
+    def shapes(self) -> Tensor:
+        """Height and width `(n, 2)` of each original, upright, from the heads of the files; 1 x 1 for a broken one."""
+        return torch.tensor([self._shape(int(index)) for index in self.indices], dtype=torch.int64).view(-1, 2)
+
+    def _shape(self, index: int) -> tuple[int, int]:
+        try:
+            width, height = self.reader.measure(index)
+        except BrokenImageError:
+            return 1, 1
+        return height, width
+
     @property
     def images(self) -> Sequence[Tensor]:
         """The pictures at their original sizes: `images[i]` is a uint8 tensor (C, H, W)."""
@@ -102,6 +116,7 @@ class ImageSet:
             channels=self.channels,
             split=self.split,
             splits=self.splits,
+            source=self.source,
             indices=self.indices[chosen],
         )
 

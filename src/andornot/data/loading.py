@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from tqdm import tqdm
 
+from ..progress import track
 from .errors import BrokenImageError
 from .readers import Reader
 from .resizing import Fit, square
@@ -48,12 +48,11 @@ def prepare_all(
     strict: bool = False,
     workers: int | None = None,
     progress: bool = True,
-    text: str = "reading pictures",
+    text: str = "reading",
 ) -> Iterator[Row | BrokenImageError]:
     """Every picture in order, or the error in its place; with `strict` the first error is raised.
 
-    Pillow decodes without Python's lock, so threads help. The bar shows itself on a terminal only, and only after a
-    second.
+    Pillow decodes without Python's lock, so threads help.
     """
 
     def attempt(position: int) -> Row | BrokenImageError:
@@ -64,9 +63,9 @@ def prepare_all(
                 raise
             return error
 
-    bar = tqdm(total=count, desc=text, unit="", delay=1, leave=False, disable=None if progress else True)
+    bar = track(text, count, shown=None if progress else False, delay=1)
     with bar, ThreadPoolExecutor(workers or default_workers(), "andornot-pictures") as pool:
         for start in range(0, count, _AT_ONCE):
             for result in pool.map(attempt, range(start, min(start + _AT_ONCE, count))):
-                bar.update()
+                bar.update(1)
                 yield result

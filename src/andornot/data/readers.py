@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from .decoding import decode
+from .decoding import decode, measure
 
 
 class Reader(Protocol):
@@ -19,6 +19,9 @@ class Reader(Protocol):
 
     def read(self, index: int, size: int | None = None) -> Image.Image:
         """The picture, or a BrokenImageError. With `size` it may be smaller, but not below twice that size."""
+
+    def measure(self, index: int) -> tuple[int, int]:
+        """Width and height of the picture, without decoding it, or a BrokenImageError."""
 
     def key(self, index: int) -> str:
         """A text that changes when the picture changes."""
@@ -40,6 +43,10 @@ class FileReader:
     def read(self, index: int, size: int | None = None) -> Image.Image:
         """Decodes the file."""
         return decode(self._paths[index], size=size, channels=self._channels)
+
+    def measure(self, index: int) -> tuple[int, int]:
+        """From the head of the file."""
+        return measure(self._paths[index])
 
     def key(self, index: int) -> str:
         """The absolute path, the time of the last change, and the size."""
@@ -67,6 +74,10 @@ class ArrayReader:
     def read(self, index: int, size: int | None = None) -> Image.Image:  # noqa: ARG002
         """The picture as it is, whatever the size."""
         return Image.fromarray(self._array[index])
+
+    def measure(self, index: int) -> tuple[int, int]:  # noqa: ARG002
+        """The same for all."""
+        return self._array.shape[2], self._array.shape[1]
 
     def key(self, index: int) -> str:
         """A hash of the pixels."""

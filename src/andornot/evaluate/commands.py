@@ -16,6 +16,7 @@ from .linear import LinearSettings, linear_outcome
 from .multilabel import MultilabelSettings, multilabel_outcome
 from .neighbours import knn_outcome
 from .outcome import EvaluationError, Outcome
+from .probing import READS
 from .report import write_outcome
 from .retrieval import Protocol, make_protocol
 from .retrieval_report import operability_outcome
@@ -44,7 +45,7 @@ def _knn(model: Model, options: Namespace) -> Outcome:
 
 
 def _linear(model: Model, options: Namespace) -> Outcome:
-    settings = LinearSettings(epochs=options.epochs, cached=options.cached, seed=options.seed)
+    settings = LinearSettings(epochs=options.epochs, cached=options.cached, reads=options.reads, seed=options.seed)
     return linear_outcome(model, *train_and_test(options.data), settings)
 
 
@@ -54,6 +55,7 @@ def _multilabel(model: Model, options: Namespace) -> Outcome:
         cached=options.cached,
         cached_views=options.cached_views,
         variant=options.ap,
+        reads=options.reads,
         seed=options.seed,
     )
     return multilabel_outcome(model, *train_and_test(options.data), settings)
@@ -72,6 +74,12 @@ def _operability(model: Model, options: Namespace) -> Outcome:
 
 _CACHED: Final = Option(
     "--cached", action="store_true", help="compute features once, without augmentation: quick on a CPU"
+)
+_READS: Final = Option(
+    "--reads",
+    choices=READS,
+    default="backbone",
+    help="what the layer reads: the backbone's features, as in the paper, or possession degrees (default: backbone)",
 )
 
 # The default is the paper's number for `evaluate`, and that of the scale for `reproduce`.
@@ -108,7 +116,7 @@ EVALUATIONS: Final = {
         _linear,
         "accuracy of a linear layer on the frozen backbone (Table 1)",
         "cifar10:/data/cifar10",
-        (Option("--epochs", type=int, default=200, help="of the linear layer (default: 200)"), _CACHED),
+        (Option("--epochs", type=int, default=200, help="of the linear layer (default: 200)"), _CACHED, _READS),
     ),
     "multilabel": Evaluation(
         _multilabel,
@@ -117,6 +125,7 @@ EVALUATIONS: Final = {
         (
             Option("--epochs", type=int, default=500, help="of the linear layer (default: 500)"),
             _CACHED,
+            _READS,
             Option(
                 "--cached-views", type=int, default=0, metavar="V", help="with --cached: crops kept of each picture"
             ),

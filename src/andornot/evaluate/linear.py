@@ -11,14 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from ..data import ImageSet
+from ..data.originals import open_originals
 from ..model import Model
 from ..ssl.views import Views, ViewSettings
 from .figures import FAINT, INK, PALETTE
 from .lars import LARS
 from .outcome import EvaluationError, Outcome, Picture, Section, Table
 from .probing import (
+    Reader,
+    Reads,
     cached_inputs,
-    centre_features,
     check_sets,
     check_settings,
     classes_of,
@@ -40,7 +42,8 @@ class LinearSettings:
     """How the layer is trained; the defaults are the paper's.
 
     `cached` computes the features once, without augmentation: quick on a CPU. `validation` is the part of the training
-    pictures, drawn by `seed`, that the layer is not trained on, but its best epoch chosen with.
+    pictures, drawn by `seed`, that the layer is not trained on, but its best epoch chosen with. The paper's layer
+    `reads` the backbone; it may read the possession degrees instead.
     """
 
     epochs: int = 200
@@ -50,6 +53,7 @@ class LinearSettings:
     weight_decay: float = 0.0
     cached: bool = False
     validation: float = 0.1
+    reads: Reads = "backbone"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -59,6 +63,7 @@ class LinearSettings:
             learning_rate=self.learning_rate,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
+            reads=self.reads,
         )
         if not 0 < self.validation < 1:
             raise EvaluationError(f"validation is a part between 0 and 1, as 0.1, not {self.validation}")
@@ -97,14 +102,17 @@ def linear_evaluation(
     # A mirrored digit or letter is another sign, and grey pictures are mostly of those.
     flip = 0.0 if 1 in (model.channels, train.channels) else 0.5
     views = ViewSettings(model.size, crop_scale=(0.08, 1.0), flip=flip, jitter=0.0, grey=0.0, blur=0.0)
+    reader = Reader(model, settings.reads)
     with frozen(model) as digest:
         if settings.cached:
-            features = centre_features(model, known, torch.arange(len(known)), progress)
+            features = reader.of_centres(known, torch.arange(len(known)), progress)
             inputs, validation = cached_inputs(features[None]), features[held_out]
         else:
-            inputs = fresh_inputs(model, known, Views(views))
-            validation = centre_features(model, known, held_out, progress)
-        layer = new_layer(model, len(known.class_names), generator)
+            inputs = fresh_inputs(
+                reader, open_originals(train, model.size, progress=progress is not False), Views(views)
+            )
+            validation = reader.of_centres(known, held_out, progress)
+        layer = new_layer(reader, len(known.class_names), generator)
         curve: list[float] = []
         best = layer
 
@@ -128,17 +136,17 @@ def linear_evaluation(
             after_epoch=validate,
             progress=progress,
         )
-        features = centre_features(model, new, torch.arange(len(new)), progress)
+        features = reader.of_centres(new, torch.arange(len(new)), progress)
         accuracy = _accuracy(best, features, new_classes)
     protocol = {
         "evaluation": "linear",
-        **common_protocol(model, digest, known, new),
+        **common_protocol(reader, digest, known, new),
         "optimiser": "LARS, trust coefficient 0.001; the bias takes plain momentum steps",
         "schedule": "cosine decay, from epoch to epoch",
         "settings": asdict(settings),
         "training_views": "none: features cached, without augmentation"
         if settings.cached
-        else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": known.size},
+        else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": "the original"},
         "evaluation_view": evaluation_view(model, known, fit),
         "validation_pictures": len(held_out),
         "tested_epoch": "highest validation accuracy, the first of equals",

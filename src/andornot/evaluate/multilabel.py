@@ -9,15 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from ..data import ImageSet, Pictures
+from ..data.originals import Originals
 from ..model import Model
 from ..ssl.views import Drawn, Views, ViewSettings, Warp
 from .average_precision import VARIANTS, Variant, mean_average_precision
 from .outcome import EvaluationError, Outcome, Section, Table
 from .probing import (
     Inputs,
+    Reader,
+    Reads,
     cache_views,
     cached_inputs,
-    centre_features,
     check_sets,
     check_settings,
     common_protocol,
@@ -48,7 +50,8 @@ class MultilabelSettings:
     its pretraining, and cosine decay are our assumptions.
 
     `cached` computes the features once: quick on a CPU. They are of `cached_views` random crops of each picture, one of
-    which is drawn each time, or, with 0, of the picture as it is evaluated.
+    which is drawn each time, or, with 0, of the picture as it is evaluated. The paper's layer `reads` the backbone; it
+    may read the possession degrees instead, which tells heads on the same backbone apart.
     """
 
     epochs: int = 500
@@ -59,6 +62,7 @@ class MultilabelSettings:
     cached: bool = False
     cached_views: int = 0
     variant: Variant = "plain"
+    reads: Reads = "backbone"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,6 +72,7 @@ class MultilabelSettings:
             learning_rate=self.learning_rate,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
+            reads=self.reads,
         )
         if self.cached_views < 0 or (self.cached_views and not self.cached):
             raise EvaluationError(f"cached_views={self.cached_views} must be 0 or more, and needs cached=True")
@@ -103,9 +108,10 @@ def multilabel_evaluation(
     cropped = not settings.cached or settings.cached_views > 0
     known = _training_pictures(model, train, progress) if cropped else evaluation_pictures(model, train, _FIT, progress)
     new = evaluation_pictures(model, test, _FIT, progress)
+    reader = Reader(model, settings.reads)
     with frozen(model) as digest:
-        inputs = _inputs(model, known, settings, generator, progress)
-        layer = new_layer(model, len(known.class_names), generator)
+        inputs = _inputs(reader, known, settings, generator, progress)
+        layer = new_layer(reader, len(known.class_names), generator)
         train_layer(
             layer,
             torch.optim.SGD(
@@ -120,12 +126,12 @@ def multilabel_evaluation(
             generator=generator,
             progress=progress,
         )
-        features = centre_features(model, new, torch.arange(len(new)), progress)
+        features = reader.of_centres(new, torch.arange(len(new)), progress)
     scores: Tensor = layer(features).detach().cpu()
     precision = mean_average_precision(scores, _truth(new), settings.variant)
     protocol = {
         "evaluation": "multilabel",
-        **common_protocol(model, digest, known, new),
+        **common_protocol(reader, digest, known, new),
         "loss": "binary cross-entropy of each class, mean over classes",
         "optimiser": "SGD with momentum",
         "schedule": "cosine decay, from epoch to epoch",
@@ -189,8 +195,8 @@ class ScaleCrops:
     def __init__(self, size: int) -> None:
         self._views = Views(ViewSettings(size))
 
-    def __call__(self, pictures: Tensor, generator: torch.Generator) -> Tensor:
-        """Squares `(B, C, side, side)` become floats `(B, C, size, size)` from 0 to 1."""
+    def __call__(self, pictures: Tensor, generator: torch.Generator, _shapes: Tensor | None = None) -> Tensor:
+        """Squares `(B, C, side, side)` become floats `(B, C, size, size)` from 0 to 1, whatever their first shape."""
         return self._views.render(pictures, Drawn(self.draw(pictures, generator), jitter=None, sigma=None))
 
     def draw(self, pictures: Tensor, generator: torch.Generator) -> Warp:
@@ -209,18 +215,18 @@ def _training_pictures(model: Model, images: ImageSet, progress: bool | None) ->
 
 
 def _inputs(
-    model: Model,
+    reader: Reader,
     pictures: Pictures,
     settings: MultilabelSettings,
     generator: torch.Generator,
     progress: bool | None,
 ) -> Inputs:
-    crops = ScaleCrops(model.size)
+    crops = ScaleCrops(reader.model.size)
     if not settings.cached:
-        return fresh_inputs(model, pictures, crops)
+        return fresh_inputs(reader, Originals(pictures), crops)
     if settings.cached_views:
-        return cache_views(model, pictures, crops, settings.cached_views, generator, progress)
-    return cached_inputs(centre_features(model, pictures, torch.arange(len(pictures)), progress)[None])
+        return cache_views(reader, pictures, crops, settings.cached_views, generator, progress)
+    return cached_inputs(reader.of_centres(pictures, torch.arange(len(pictures)), progress)[None])
 
 
 def _truth(pictures: Pictures) -> Tensor:

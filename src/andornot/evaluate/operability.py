@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from statistics import mean, stdev
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from ..progress import track
 from .operators import OPERATORS, REFERENCES, Operands, Operator, Space, gallery_vectors, in_space, query_vectors
-from .outcome import Interval
+from .outcome import Interval, Spread
 from .retrieval import Encoded, EncodedRetrieval, occurrence_rates
 
 # Neighbours that `near_b` is the mean of.
@@ -43,8 +44,40 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """What one model found: rates for each way to search, and the share `(pairs, 2)` of class a in the gallery."""
+
+    rates: dict[Key, Rates]
+    chance: Tensor
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON has it."""
+        rates = [[*key, found.values.tolist(), found.weights] for key, found in self.rates.items()]
+        return {"rates": rates, "chance": self.chance.tolist()}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Measurement:
+        """What `to_data` and JSON made of a measurement, back again."""
+        rates = {Key(*key): Rates(torch.tensor(values), tuple(weights)) for *key, values, weights in data["rates"]}
+        return cls(rates, torch.tensor(data["chance"]))
+
+
+class Run(NamedTuple):
+    """The means of one training, of several with different seeds."""
+
+    a: float
+    b: float
+    difference: float
+
+
+@dataclass(frozen=True)
 class Row:
-    """One way to search, over all ordered pairs of classes. `difference` is the mean |rate of a - reference|."""
+    """One way to search, over all ordered pairs of classes and all runs.
+
+    `difference` is the mean |rate of a - reference|, and `relative` the same as a part of what the reference is above
+    chance: a model that finds nothing has no difference, and no reference either. It is None unless the reference is
+    above chance.
+    """
 
     query: str
     operator: str
@@ -53,7 +86,10 @@ class Row:
     b: Interval
     both: float
     reference: float
+    chance: float
     difference: Interval
+    relative: Interval | None
+    runs: tuple[Run, ...]
     weights: tuple[float, ...] = ()
 
     @property
@@ -61,30 +97,34 @@ class Row:
         """Which way to search it is."""
         return Key(self.query, self.operator, self.distance)
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Row:
-        """What `asdict` and JSON made of a row, back again."""
-        intervals = {name: Interval(**data[name]) for name in ("a", "b", "difference")}
-        return cls(**{**data, **intervals, "weights": tuple(data["weights"])})
+    def spread(self, figure: str) -> Spread:
+        """Mean and deviation of a figure over runs."""
+        values = [getattr(run, figure) for run in self.runs]
+        return Spread(mean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
 def measure_operability(
     task: EncodedRetrieval, *, top: int, operators: Sequence[Operator] = OPERATORS, progress: bool | None = None
-) -> dict[Key, Rates]:
+) -> Measurement:
     """Occurrence rates for each way to search, over all pairs of classes."""
     search = _Search(task, top)
     weights = _tuned_weights(search, [operator for operator in operators if operator.weights])
     rates: dict[Key, list[Tensor]] = {}
-    disabled = None if progress is None else not progress
-    for number, pair in enumerate(tqdm(list(task.pairs), desc="searching", unit=" pairs", delay=2, disable=disabled)):
-        requests = list(_plain_requests(search, operators, pair))
-        for operator in operators:
-            weight = (weights[operator][number],) if operator.weights else ()
-            requests += _requests(search, operator, pair, weight)
-        for key, found in search.rates(requests, pair).items():
-            rates.setdefault(key, []).append(found)
+    with track("searching", len(task.pairs), "pairs", shown=progress, delay=2) as bar:
+        for number, pair in enumerate(task.pairs):
+            requests = list(_plain_requests(search, operators, pair))
+            for operator in operators:
+                weight = (weights[operator][number],) if operator.weights else ()
+                requests += _requests(search, operator, pair, weight)
+            for key, found in search.rates(requests, pair).items():
+                rates.setdefault(key, []).append(found)
+            bar.update(1)
     chosen = {Key(o.query, o.name, distance): tuple(weights[o]) for o in weights for distance in o.distances}
-    return {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()}
+    shares = task.labels.float().mean(0)
+    return Measurement(
+        {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()},
+        torch.stack([shares[list(pair)] for pair in task.pairs]),
+    )
 
 
 class _Request(NamedTuple):
@@ -140,11 +180,11 @@ class _Search:
                 torch.cat([request.vectors for request in together]), self.gallery(distance), labels, self.top
             )
             for request, part in zip(together, torch.split(found, sizes), strict=True):
-                mean = part.mean(0)
-                reversed_mean = mean[[1, 0, 2]]  # for (b, a) the labels change places
-                rates = result.setdefault(request.key, torch.stack([mean, reversed_mean]))
+                found_mean = part.mean(0)
+                reversed_mean = found_mean[[1, 0, 2]]  # for (b, a) the labels change places
+                rates = result.setdefault(request.key, torch.stack([found_mean, reversed_mean]))
                 if request.order is not None:
-                    rates[request.order] = (mean, reversed_mean)[request.order]
+                    rates[request.order] = (found_mean, reversed_mean)[request.order]
         return result
 
 
@@ -207,21 +247,32 @@ def _others(pairs: Sequence[tuple[int, int]], pair: tuple[int, int]) -> list[int
     return apart or [number for number, other in enumerate(pairs) if other != pair] or [0]
 
 
-def summarise(rates: dict[Key, Rates], *, seed: int = 0) -> list[Row]:
-    """Means over all ordered pairs, with intervals from a bootstrap over pairs of classes."""
+def summarise(runs: Sequence[Measurement], *, seed: int = 0) -> list[Row]:
+    """Means over all ordered pairs and runs, with intervals from a bootstrap over pairs of classes.
+
+    A pair's figure is its mean over the runs: the interval says what other classes would change, and `Row.runs` what
+    another training would.
+    """
+    chance = runs[0].chance
     rows = []
-    for key, found in rates.items():
-        a, b, both = found.values.unbind(-1)  # each (pairs, 2)
-        reference = rates[Key(REFERENCES.get(key.query, key.query), "", key.distance)].values[..., 0]  # type: ignore[call-overload]
+    for key in runs[0].rates:
+        values = torch.stack([run.rates[key].values for run in runs])  # (runs, pairs, 2, 3)
+        plain = Key(REFERENCES.get(key.query, key.query), "", key.distance)  # type: ignore[call-overload]
+        reference = torch.stack([run.rates[plain].values[..., 0] for run in runs])
+        a, b, both = values.unbind(-1)
+        difference = (a - reference).abs()
         rows.append(
             Row(
                 *key,
-                a=bootstrap(a, seed),
-                b=bootstrap(b, seed),
+                a=bootstrap(a.mean(0), seed),
+                b=bootstrap(b.mean(0), seed),
                 both=float(both.mean()),
                 reference=float(reference.mean()),
-                difference=bootstrap((a - reference).abs(), seed),
-                weights=found.weights,
+                chance=float(chance.mean()),
+                difference=bootstrap(difference.mean(0), seed),
+                relative=bootstrap_ratio(difference.mean(0), reference.mean(0) - chance, seed),
+                runs=tuple(Run(*(float(of[run].mean()) for of in (a, b, difference))) for run in range(len(runs))),
+                weights=tuple(weight for run in runs for weight in run.rates[key].weights),
             )
         )
     return rows
@@ -229,7 +280,29 @@ def summarise(rates: dict[Key, Rates], *, seed: int = 0) -> list[Row]:
 
 def bootstrap(values: Tensor, seed: int = 0) -> Interval:
     """The mean of `(pairs, …)` and its 95 % interval: pairs drawn again, with replacement, 2,000 times."""
-    means = values.double().flatten(1).mean(1)
-    drawn = torch.randint(len(means), (_RESAMPLES, len(means)), generator=torch.Generator().manual_seed(seed))
-    low, high = torch.quantile(means[drawn].mean(1), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Interval(float(means.mean()), low, high)
+    means = _pair_means(values)
+    return _interval(float(means.mean()), means[_drawn(len(means), seed)].mean(1))
+
+
+def bootstrap_ratio(values: Tensor, bases: Tensor, seed: int = 0) -> Interval | None:
+    """The mean of `(pairs, …)` over that of `bases`, and its interval; None unless the bases are above 0 for sure."""
+    means, below = _pair_means(values), _pair_means(bases)
+    drawn = _drawn(len(means), seed)
+    resampled = below[drawn].mean(1)
+    if float(torch.quantile(resampled, 0.025)) <= 0:
+        return None
+    ratios = means[drawn].mean(1) / resampled.clamp(min=1e-12)
+    return _interval(float(means.mean() / below.mean()), ratios)
+
+
+def _pair_means(values: Tensor) -> Tensor:
+    return values.double().flatten(1).mean(1)
+
+
+def _drawn(count: int, seed: int) -> Tensor:
+    return torch.randint(count, (_RESAMPLES, count), generator=torch.Generator().manual_seed(seed))
+
+
+def _interval(value: float, resampled: Tensor) -> Interval:
+    low, high = torch.quantile(resampled, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(value, low, high)

@@ -3,17 +3,18 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
-from tqdm import tqdm
 
 from ..data import ImageSet, Pictures
+from ..data.originals import Originals
 from ..data.resizing import Fit
 from ..model import Model
+from ..progress import track
 from ..ssl.views import GREY_WEIGHTS
 from .knn import single_classes
 from .outcome import EvaluationError
@@ -22,15 +23,23 @@ from .outcome import EvaluationError
 SMALL: Final = 64
 _BATCH: Final = 128  # pictures that go through the backbone at once where nothing is trained
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Views `(B, C, size, size)` from 0 to 1 of pictures `(B, C, H, W)` of bytes."""
+Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
+"""Views `(B, C, size, size)` from 0 to 1 of pictures `(B, C, H, W)` of bytes, with the shapes of their originals."""
+
+Reads = Literal["backbone", "degrees"]
+"""What the layer reads: the backbone's pooled features, as in the paper, or the possession degrees."""
+READS: Final[tuple[Reads, ...]] = get_args(Reads)
 
 Inputs = Callable[[Tensor, torch.Generator], Tensor]
 """Features `(B, width)` to train on, of the pictures with these numbers `(B,)`."""
 
 
-def check_settings(*, epochs: int, batch_size: int, learning_rate: float, momentum: float, weight_decay: float) -> None:
+def check_settings(
+    *, epochs: int, batch_size: int, learning_rate: float, momentum: float, weight_decay: float, reads: str
+) -> None:
     """An EvaluationError for a training that cannot be."""
+    if reads not in READS:
+        raise EvaluationError(f'a linear layer reads {" or ".join(READS)}, not "{reads}"')
     for name, number in (("epochs", epochs), ("batch_size", batch_size)):
         if number < 1:
             raise EvaluationError(f"{name} must be 1 or more, not {number}")
@@ -94,25 +103,37 @@ def evaluation_pictures(model: Model, images: ImageSet, fit: Fit, progress: bool
     return images.pictures(size, fit, progress=progress is not False)
 
 
-@torch.no_grad()
-def compute_features(model: Model, views: Tensor) -> Tensor:
-    """Features `(B, width)` of views `(B, C, size, size)` from 0 to 1, on the model's device."""
-    features: Tensor = model.backbone(views.to(model.device))
-    return features
+class Reader:
+    """A model, and what a linear layer reads of it: `width` numbers of each picture, on the model's device."""
+
+    def __init__(self, model: Model, reads: Reads = "backbone") -> None:
+        self.model, self.reads = model, reads
+        self.width = model.backbone.width if reads == "backbone" else model.num_features
+
+    @torch.no_grad()
+    def __call__(self, views: Tensor) -> Tensor:
+        """`(B, width)` of views `(B, C, size, size)` from 0 to 1."""
+        features: Tensor = self.model.backbone(views.to(self.model.device))
+        return features if self.reads == "backbone" else self.model.represent(features).degrees
+
+    def of_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
+        """`(n, width)` of the centres of the pictures with these numbers `(n,)`, without augmentation."""
+        margin = (pictures.size - self.model.size) // 2
+        inside = slice(margin, margin + self.model.size)
+        return _collect(
+            numbers, lambda part: self(take(self.model, pictures, part)[..., inside, inside] / 255), progress
+        )
 
 
-def centre_features(model: Model, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
-    """Features `(n, width)` of the centres of the pictures with these numbers `(n,)`, without augmentation."""
-    margin = (pictures.size - model.size) // 2
-    inside = slice(margin, margin + model.size)
-    return _collect(
-        numbers, lambda part: compute_features(model, take(model, pictures, part)[..., inside, inside] / 255), progress
-    )
-
-
-def fresh_inputs(model: Model, pictures: Pictures, augment: Augment) -> Inputs:
+def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:
     """Features of a new view each time."""
-    return lambda numbers, generator: compute_features(model, augment(take(model, pictures, numbers), generator))
+    pictures, shapes = originals
+
+    def features(numbers: Tensor, generator: torch.Generator) -> Tensor:
+        of_batch = None if shapes is None else shapes[numbers]
+        return reader(augment(take(reader.model, pictures, numbers), generator, of_batch))
+
+    return features
 
 
 def cached_inputs(features: Tensor) -> Inputs:
@@ -123,10 +144,10 @@ def cached_inputs(features: Tensor) -> Inputs:
 
 
 def cache_views(
-    model: Model, pictures: Pictures, augment: Augment, count: int, generator: torch.Generator, progress: bool | None
+    reader: Reader, pictures: Pictures, augment: Augment, count: int, generator: torch.Generator, progress: bool | None
 ) -> Inputs:
     """Computes the features of `count` views of each picture once, to draw from them."""
-    fresh, numbers = fresh_inputs(model, pictures, augment), torch.arange(len(pictures))
+    fresh, numbers = fresh_inputs(reader, Originals(pictures), augment), torch.arange(len(pictures))
     return cached_inputs(
         torch.stack([_collect(numbers, lambda part: fresh(part, generator), progress) for _ in range(count)])
     )
@@ -141,13 +162,13 @@ def take(model: Model, pictures: Pictures, numbers: Tensor) -> Tensor:
     return (batch * weights).sum(1, keepdim=True).round().to(torch.uint8)
 
 
-def new_layer(model: Model, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A linear layer on the features: weights from N(0, 0.01), the deviation being 0.01, and a bias of 0."""
+def new_layer(reader: Reader, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A linear layer on what it reads: weights from N(0, 0.01), the deviation being 0.01, and a bias of 0."""
     # Made without values, so that torch's own generator is left alone.
-    layer = nn.Linear(model.backbone.width, outputs, device="meta").to_empty(device="cpu")
+    layer = nn.Linear(reader.width, outputs, device="meta").to_empty(device="cpu")
     nn.init.normal_(layer.weight, std=0.01, generator=generator)
     nn.init.zeros_(layer.bias)
-    return layer.to(model.device)
+    return layer.to(reader.model.device)
 
 
 def train_layer(
@@ -172,24 +193,31 @@ def train_layer(
     schedule = CosineAnnealingLR(optimiser, epochs)
     device = layer.weight.device
     steps = -(-len(numbers) // batch_size)
-    with tqdm(total=epochs * steps, desc="linear layer", unit=" steps", delay=2, disable=_disabled(progress)) as bar:
+    with track("linear layer", epochs * steps, "steps", shown=progress, delay=2) as bar:
         for epoch in range(1, epochs + 1):
             order = numbers[torch.randperm(len(numbers), generator=generator)]
             for batch in order.tensor_split(steps):
                 optimiser.zero_grad()
                 torch.autograd.backward(loss(layer(inputs(batch, generator)), targets[batch].to(device)))
                 optimiser.step()
-                bar.update()
+                bar.update(1)
             schedule.step()
             if after_epoch is not None:
                 after_epoch(epoch)
 
 
-def common_protocol(model: Model, backbone_digest: str, train: Pictures, test: Pictures) -> dict[str, Any]:
+def common_protocol(reader: Reader, backbone_digest: str, train: Pictures, test: Pictures) -> dict[str, Any]:
     """The part of a protocol that both evaluations have, as plain data."""
+    model = reader.model
+    features = {
+        "backbone": f"pooled output of the backbone ({model.backbone.name}, {model.backbone.width}), before any head",
+        "degrees": f"possession degrees ({model.num_features}) on {model.backbone.name}; the paper's probe reads the "
+        "backbone",
+    }
     return {
         "model": model.id,
-        "features": f"pooled output of the backbone ({model.backbone.name}, {model.backbone.width}), before any head",
+        "reads": reader.reads,
+        "features": features[reader.reads],
         "standardised_features": False,
         "backbone": {"frozen": True, "mode": "eval", "bit_identical_afterwards": True, "sha256": backbone_digest},
         "layer": {"kind": "linear", "weights": "normal, deviation 0.01", "bias": 0},
@@ -205,15 +233,11 @@ def evaluation_view(model: Model, pictures: Pictures, fit: Fit) -> dict[str, Any
 
 def _collect(numbers: Tensor, compute: Callable[[Tensor], Tensor], progress: bool | None) -> Tensor:
     parts = []
-    with tqdm(total=len(numbers), desc="features", unit=" pictures", delay=2, disable=_disabled(progress)) as bar:
+    with track("features", len(numbers), shown=progress, delay=2) as bar:
         for part in torch.split(numbers, _BATCH):
             parts.append(compute(part))
             bar.update(len(part))
     return torch.cat(parts)
-
-
-def _disabled(progress: bool | None) -> bool | None:
-    return None if progress is None else not progress  # None: only on a terminal
 
 
 def _some(names: tuple[str, ...]) -> str:

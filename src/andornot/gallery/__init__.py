@@ -1,10 +1,10 @@
 """Pictures on disk, searchable with formulas: a folder that no crash can damage."""
 
-from .errors import GalleryError
+from .errors import EmptyQueryError, GalleryError
 from .filters import Where
 from .gallery import Gallery
 from .indexing import Summary
 from .repairing import Repaired
 from .searching import Hit, Reason
 
-__all__ = ["Gallery", "GalleryError", "Hit", "Reason", "Repaired", "Summary", "Where"]
+__all__ = ["EmptyQueryError", "Gallery", "GalleryError", "Hit", "Reason", "Repaired", "Summary", "Where"]

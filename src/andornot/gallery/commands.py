@@ -14,7 +14,8 @@ from . import database
 from .errors import GalleryError, LockedError
 from .filters import Where
 from .gallery import Gallery, absolute
-from .indexing import Summary, look_through, told_skipped
+from .indexing import Summary
+from .scope import look_through, told_skipped
 from .searching import Hit
 
 _WATCH_SECONDS: Final = 3.0
@@ -24,7 +25,7 @@ _SHOWN_BROKEN: Final = 10
 def index(options: Namespace) -> Iterator[str]:
     """Makes a gallery or brings it up to date; what is to be printed, as it happens."""
     if options.repair:
-        repaired = Gallery.repair(options.gallery)
+        repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         yield json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}"
     gallery = _open_or_create(options)
     summary = (

@@ -17,5 +17,12 @@ class DamagedError(GalleryError):
         super().__init__(f"{what}; andornot index --repair drops what is damaged and encodes it anew")
 
 
+class EmptyQueryError(GalleryError):
+    """A query that is like no picture more than like any other."""
+
+    def __init__(self, query: str) -> None:
+        super().__init__(f"nothing is left to look for: {query} has no feature more than any other")
+
+
 class LockedError(GalleryError):
     """Another process writes this gallery at the moment."""

@@ -3,10 +3,8 @@
 The digest, the pixels and the date are those of the same bytes, even if the file is replaced or rewritten meanwhile.
 """
 
-import errno
 import hashlib
 import os
-import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +18,7 @@ from ..data import BrokenImageError
 from ..data.decoding import read_photograph, read_taken, to_tensor
 from ..data.loading import default_workers
 from ..data.resizing import square
+from ..files import open_regular
 from ..model import Model
 
 _AHEAD: Final = 256  # pictures under way: bounds what waits in memory, and hides that some take longer
@@ -70,7 +69,7 @@ def digest_of(source: str | Path | bytes | BinaryIO) -> bytes:
     if isinstance(source, bytes):
         return hashlib.blake2b(source, digest_size=16).digest()
     if isinstance(source, str | Path):
-        with open(source, "rb") as file:  # noqa: PTH123 - a Path is slow to make for each of a million files
+        with open_regular(source) as file:
             return digest_of(file)
     source.seek(0)
     digest = hashlib.blake2b(digest_size=16)
@@ -106,11 +105,9 @@ def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examine
     try:
         status = os.stat(path)  # noqa: PTH116
         seen = Examined(path, status.st_size, status.st_mtime_ns)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")  # a pipe would be waited for, for ever
         if status.st_size == 0:
             raise BrokenImageError(path, "0 bytes")
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_regular(path) as file:
             # From here on it is this file, whatever is at the path by now.
             status = os.fstat(file.fileno())
             seen = Examined(path, status.st_size, status.st_mtime_ns)

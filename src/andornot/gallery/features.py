@@ -1,11 +1,12 @@
 """Features of pictures on disk: rows of float16 in files that only grow.
 
 A row never changes once a commit has named it, so a reader may map the files while a writer appends. What stands behind
-the last committed row was left by a killed writer, and the next one cuts it off.
+the last committed row was left by a killed writer, and the next one cuts it off. Nobody begins a file that is there.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from .errors import DamagedError
 
 ROWS_PER_FILE: Final = 2**18
 _PATTERN: Final = "features-{:04}.bin"
-_GLOB: Final = "features-[0-9]*.bin"
+_NAME: Final = re.compile(r"features-(\d{4,9})\.bin", re.ASCII)
 
 
 def feature_file(folder: Path, number: int) -> Path:
@@ -49,17 +50,20 @@ class Features:
 class FeatureWriter:
     """Appends rows. They are on the disk after `sync`, and count once a commit names them."""
 
-    def __init__(self, folder: Path, width: int, first_file: int, rows: int) -> None:
-        self._folder, self._width = folder, width
+    def __init__(self, folder: Path, width: int, first_file: int, rows: int, claim: Callable[[str], None]) -> None:
+        """`claim` is told the name of each file before it is begun."""
+        self._folder, self._width, self._claim = folder, width, claim
         self.first_file, self.rows = first_file, rows
         self._unsynced: set[Path] = set()
-        needed = dict(_files(first_file, rows))
-        for file in folder.glob(_GLOB):
-            size = needed.get(int(file.stem.rpartition("-")[2]), 0) * width * 2
-            if not size:
-                file.unlink()
-            elif file.stat().st_size > size:
-                os.truncate(file, size)
+        for number, count in _files(first_file, rows):
+            file = feature_file(folder, number)
+            if file.exists() and file.stat().st_size > count * width * 2:
+                os.truncate(file, count * width * 2)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the files that have rows in them."""
+        return tuple(_PATTERN.format(number) for number, _ in _files(self.first_file, self.rows))
 
     def append(self, features: np.ndarray) -> int:
         """Writes rows `(n, width)` behind the last; the number of the first of them."""
@@ -68,6 +72,8 @@ class FeatureWriter:
             number, place = divmod(first + done, ROWS_PER_FILE)
             part = features[done : done + ROWS_PER_FILE - place]
             file = feature_file(self._folder, self.first_file + number)
+            if place == 0:
+                self._claim(file.name)
             _write_at(file, place * self._width * 2, np.ascontiguousarray(part, np.float16).tobytes())
             self._unsynced.add(file)
             done += len(part)
@@ -76,14 +82,7 @@ class FeatureWriter:
 
     def read(self, row: int) -> np.ndarray:
         """One row `(width,)`, committed or not."""
-        number, place = divmod(row, ROWS_PER_FILE)
-        file = feature_file(self._folder, self.first_file + number)
-        with file.open("rb") as opened:
-            opened.seek(place * self._width * 2)
-            content = opened.read(self._width * 2)
-        if len(content) < self._width * 2:
-            raise DamagedError(f"{file} is damaged: it is shorter than what was written to it")
-        return np.frombuffer(content, np.float16)
+        return read_row(self._folder, self._width, self.first_file, row)
 
     def sync(self) -> None:
         """Waits until all rows are on the disk."""
@@ -94,7 +93,7 @@ class FeatureWriter:
         self._unsynced.clear()
 
     def start_anew(self) -> None:
-        """Goes on in new files, from row 0; the old ones are removed by the next writer, if a commit says so."""
+        """Goes on in new files, from row 0; the old ones are there still."""
         self.first_file += -(-self.rows // ROWS_PER_FILE)
         self.rows = 0
 
@@ -108,13 +107,21 @@ class FeatureWriter:
                     self._unsynced.add(file)
 
 
-def count_rows(folder: Path, width: int) -> tuple[int, int]:
-    """The first file that is there, and the rows in it and in those behind it."""
-    numbers = sorted(int(file.stem.rpartition("-")[2]) for file in folder.glob(_GLOB))
-    if not numbers:
-        return 1, 0
-    last = feature_file(folder, numbers[-1]).stat().st_size // (width * 2)
-    return numbers[0], (numbers[-1] - numbers[0]) * ROWS_PER_FILE + last
+def read_row(folder: Path, width: int, first_file: int, row: int) -> np.ndarray:
+    """One row `(width,)`, committed or not."""
+    number, place = divmod(row, ROWS_PER_FILE)
+    file = feature_file(folder, first_file + number)
+    with file.open("rb") as opened:
+        opened.seek(place * width * 2)
+        content = opened.read(width * 2)
+    if len(content) < width * 2:
+        raise DamagedError(f"{file} is damaged: it is shorter than what was written to it")
+    return np.frombuffer(content, np.float16)
+
+
+def first_files(folder: Path) -> list[int]:
+    """The numbers of the files that are there: the gallery's first one is among them, if there is any."""
+    return sorted(int(match[1]) for child in folder.iterdir() if (match := _NAME.fullmatch(child.name)))
 
 
 def _files(first_file: int, rows: int) -> list[tuple[int, int]]:

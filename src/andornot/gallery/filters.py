@@ -11,7 +11,7 @@ import numpy as np
 
 from .database import Snapshot
 from .errors import GalleryError
-from .indexing import is_inside
+from .scope import is_inside
 
 _FORMATS: Final = (
     "%Y-%m-%dT%H:%M:%S",

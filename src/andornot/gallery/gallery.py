@@ -2,36 +2,45 @@
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, overload
+from typing import Any, Final, overload
 
+import numpy as np
+
+from ..data.sources.folder import gallery_around
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
+from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
-from .database import State
+from .database import DATABASE, State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .filters import Where
-from .indexing import Summary, index, is_inside, look_through
-from .lock import writing
+from .indexing import Summary, index
+from .lock import HOLDER, LOCK, writing
 from .names import Named, Names
 from .repairing import Repaired, repair
-from .searching import Asked, Hit, Searcher
+from .scope import is_inside, look_through
+from .searching import Asked, Hit, Query, Searcher
 from .vectors import Sources
-from .writer import Writer, open_writer, read, save_model
+from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
 StrPath = str | os.PathLike[str]
+# What is searched for: a formula, the path or the id of a picture, a representation.
+Asking = StrPath | Formula | int | np.integer[Any] | Representation
 
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
 _GROWN: Final = 10
-_OURS: Final = ("gallery.sqlite", "model-", "lock", "derived", "features-", "identity")
+# What a `create` that was killed leaves. Models of any name are left alone by the next one: they may be somebody's.
+_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal")
 
 
 class Gallery:
@@ -70,13 +79,14 @@ class Gallery:
         path, make_engine = absolute(folder), _made_by(engine)
         if database.exists(path):
             raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
-        if path.is_dir() and (others := [child.name for child in path.iterdir() if not child.name.startswith(_OURS)]):
+        if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
         own = model is None
         chosen = _own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
         path.mkdir(parents=True, exist_ok=True)
         with writing(path):
-            name = save_model(path, chosen)
+            name = free_model_name(path)
+            chosen.save(path / name)
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
         return cls(path, make_engine)
@@ -130,13 +140,17 @@ class Gallery:
         if state.model_id not in self._models:
             try:
                 model = Model.load(self.folder / state.model)
-            except ModelError:
+                if model.id != state.model_id:
+                    raise ModelError(f"{self.folder / state.model} is not the model that the gallery was made with")
+            except ModelError as error:
                 # Calibrated anew by another process, perhaps.
                 self.refresh()
                 if self._snapshot.state.model == state.model:
-                    raise
+                    raise GalleryError(
+                        f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
+                        "takes another copy of it"
+                    ) from None
                 return self.model
-            self.check_model(model)
             self._models = {state.model_id: model}
         return self._models[state.model_id]
 
@@ -190,9 +204,20 @@ class Gallery:
             self._prepare_again()
 
     @classmethod
-    def repair(cls, folder: StrPath, *, progress: bool | None = None) -> Repaired:
-        """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did."""
-        return repair(absolute(folder), progress)
+    def repair(
+        cls,
+        folder: StrPath,
+        model: Model | StrPath | None = None,
+        *,
+        recalibrate: bool = False,
+        progress: bool | None = None,
+    ) -> Repaired:
+        """Drops what is damaged, encodes those pictures anew whose files are there, and says what it did.
+
+        `model` is another copy of the gallery's, for one that is damaged or lost. Without it a model that the gallery
+        calibrated for itself is calibrated anew on the features, which are stored; one that was given if `recalibrate`.
+        """
+        return repair(absolute(folder), None if model is None else _loaded(model), recalibrate, progress)
 
     @property
     def would_gain_by_recalibration(self) -> bool:
@@ -220,7 +245,7 @@ class Gallery:
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
         _check_score(score)
-        with suppress(LockedError), writing(self.folder):
+        with writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
 
@@ -231,11 +256,13 @@ class Gallery:
             self._searching.prepare(score)
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
+        known = set(writer.state.folders)
         for folder in folders:
-            if os.path.isdir(folder):  # noqa: PTH112
-                writer.database.add_folder(folder)
+            if os.path.isdir(folder) and gallery_around(os.path.realpath(folder)) is None:  # noqa: PTH112
+                known.add(folder)
             elif prune:
-                writer.database.remove_folder(folder)
+                known.discard(folder)
+        writer.state = replace(writer.state, folders=tuple(sorted(known)))
 
     def _finish(self, writer: Writer, summary: Summary) -> None:
         """What follows an index: the first calibration, and the removal of rows that nobody uses any more."""
@@ -257,9 +284,9 @@ class Gallery:
     # --- searching --------------------------------------------------------------------------------------------------
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts as well
+    def search(  # type: ignore[overload-overlap]  # a text is an iterable of texts as well
         self,
-        formula: str | Formula,
+        formula: Asking,
         top: int = ...,
         score: str = ...,
         *,
@@ -273,7 +300,7 @@ class Gallery:
     @overload
     def search(
         self,
-        formula: Sequence[str | Formula],
+        formula: Iterable[Asking],
         top: int = ...,
         score: str = ...,
         *,
@@ -286,7 +313,7 @@ class Gallery:
     ) -> list[list[Hit]]: ...
     def search(
         self,
-        formula: str | Formula | Sequence[str | Formula],
+        formula: Asking | Iterable[Asking],
         top: int = 10,
         score: str = "degrees",
         *,
@@ -299,23 +326,25 @@ class Gallery:
     ) -> list[Hit] | list[list[Hit]]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
-        A name in a formula is a picture of the gallery, by id, path, end of a path or file name; or else a picture
-        file, which is encoded. Pictures that a formula names are no hits of it, unless `include_queries`. `score`:
-        "degrees", "cross-entropy" or "containment". `semantics` and `logic` are those of `Formula.evaluate`. `why`
-        gives each hit the features that carried it. `pictures` says what names outside the gallery stand for; then no
-        path is looked at, and a name is an id, a file name or one of these.
+        The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
+        for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
+        of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
+        it, unless `include_queries`. `score`: "degrees", "cross-entropy" or "containment". `semantics` and `logic` are
+        those of `Formula.evaluate`. `why` gives each hit the features that carried it. `pictures` says what names
+        outside the gallery stand for; then no path is looked at, and a name is an id, a file name or one of these.
         """
         _check_score(score)
-        if top < 1:
-            raise GalleryError(f"top must be at least 1, got {top}")
-        single = isinstance(formula, str | Formula)
-        given: Sequence[str | Formula] = [formula] if isinstance(formula, str | Formula) else formula
-        formulas = [one if isinstance(one, Formula) else Formula(one) for one in given]
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise GalleryError(f"top must be a whole number of at least 1, got {top!r}")
+        if where is not None and not isinstance(where, Where):
+            raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
+        given = _several(formula)
+        queries = [_query(one) for one in ([formula] if given is None else given)]
         if self._may_derive:
             self.derive()
-        asked = Asked(top, score, semantics, logic, where, include_queries, why, pictures)
-        results = self._searching.search(formulas, asked)
-        return results[0] if single else results
+        asked = Asked(int(top), score, semantics, logic, where, include_queries, why, pictures)
+        results = self._searching.search(queries, asked)
+        return results[0] if given is None else results
 
     def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:
         """What each name of a formula stands for. `pictures` are the names of pictures outside, as for `search`."""
@@ -336,8 +365,29 @@ class Gallery:
         return self._searcher
 
 
+def _may_be_left(name: str) -> bool:
+    return name in _LEFT or MODEL_NAME.fullmatch(name) is not None
+
+
 def _made_by(engine: str | MakeEngine) -> MakeEngine:
     return engine_named(engine) if isinstance(engine, str) else engine
+
+
+def _several(formula: Asking | Iterable[Asking]) -> Iterable[Asking] | None:
+    """The formulas of a list, a batch of representations included; None for a single one."""
+    if isinstance(formula, Representation):
+        return formula if formula.batch_shape else None
+    return formula if isinstance(formula, Iterable) and not isinstance(formula, str | bytes) else None
+
+
+def _query(asking: object) -> Query:
+    if isinstance(asking, Formula | Representation):
+        return asking
+    if isinstance(asking, os.PathLike):
+        return Formula(write_name(os.fspath(asking)))
+    if isinstance(asking, str | int | np.integer):
+        return Formula(str(asking))
+    raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
 
 
 def _check_score(score: str) -> None:

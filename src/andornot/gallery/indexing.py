@@ -2,21 +2,20 @@
 
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
-from tqdm import tqdm
 
-from ..data.formats import may_be_installed, picture_extensions
-from ..data.sources.folder import find_pictures
+from ..data.formats import may_be_installed
 from ..model import Model
+from ..progress import track
 from .database import Broken, Picture
-from .errors import GalleryError
+from .errors import DamagedError
 from .examining import Examined, date_of, examine_all
+from .scope import Scope, is_gone
 from .writer import Writer, as_rows, checksum
 
 BATCH: Final = 64
@@ -51,85 +50,20 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
-class Scope:
-    """Which files an `index` looks at: those found now, and those that the gallery has from the same places."""
-
-    def __init__(
-        self,
-        folders: Iterable[str],
-        files: Iterable[str],
-        found: Iterable[str],
-        skipped: Mapping[str, int] | None = None,
-    ) -> None:
-        self.folders = list(folders)
-        self._files = set(files)
-        self.found = sorted(set(found) | self._files)
-        self._found = set(self.found)
-        self.skipped = dict(sorted((skipped or {}).items()))
-
-    def misses(self, path: str) -> bool:
-        """Whether a file should have been found, and is gone."""
-        return path not in self._found and self._covers(path) and is_gone(path)
-
-    def _covers(self, path: str) -> bool:
-        return path in self._files or any(is_inside(path, folder) for folder in self.folders)
-
-
-def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Scope:
-    """Finds the pictures in folders and files. `known` are the paths in the gallery.
-
-    A folder that has nothing of what the gallery knows from there is more likely a disk that is not mounted than one
-    that was emptied: an error, unless `prune`.
-    """
-    in_gallery = set(known)
-    folders: list[str] = []
-    files: list[str] = []
-    found: list[str] = []
-    skipped: Counter[str] = Counter()
-    for path in paths:
-        if os.path.isfile(path):  # noqa: PTH113
-            files.append(path)
-            continue
-        folders.append(path)
-        is_folder = os.path.isdir(path)  # noqa: PTH112
-        pictures = find_pictures(Path(path), skipped=skipped) if is_folder else []
-        found += pictures
-        if pictures or prune or path in in_gallery:
-            continue
-        if inside := sum(is_inside(other, path) for other in in_gallery):
-            raise GalleryError(
-                f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} pictures from it: "
-                "is a disk not mounted? --prune drops them"
-            )
-        raise GalleryError(_nothing_in(path, skipped))
-    return Scope(folders, files, found, skipped)
-
-
-def told_skipped(skipped: Mapping[str, int]) -> list[str]:
-    """A line for each kind of files that is not supported.
-
-    >>> told_skipped({".psd": 1, "video": 3})
-    ['1 .psd file skipped: not supported', '3 videos skipped: not supported']
-    """
-    return [
-        f"{count:,} {kind if kind == 'video' else f'{kind} file'}{'' if count == 1 else 's'} skipped: not supported"
-        for kind, count in skipped.items()
-    ]
-
-
 def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] = (), progress: bool | None) -> Summary:
     """Brings the gallery up to date with the files in scope, and commits every few seconds.
 
     `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
     """
-    return _Indexing(writer, model, set(suspect)).run(scope, progress)
+    return _Indexing(writer, model, scope, set(suspect)).run(progress)
 
 
 class _Indexing:
-    def __init__(self, writer: Writer, model: Model, suspect: set[int]) -> None:
-        self._writer, self._model, self._suspect = writer, model, suspect
+    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: set[int]) -> None:
+        self._writer, self._model, self._scope, self._suspect = writer, model, scope, suspect
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
+        self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
         # By digest: pictures that had that content before, and one whose features can be copied, whatever became of it.
         self._before: dict[bytes, list[Picture]] = {}
         self._source: dict[bytes, Picture] = {}
@@ -138,27 +72,23 @@ class _Indexing:
             if picture.id not in suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
-        self._by_camera = dict(zip(snapshot.ids.tolist(), snapshot.by_camera.tolist(), strict=True))
-        self._summary = Summary()
+        self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def run(self, scope: Scope, progress: bool | None) -> Summary:
-        self._summary.skipped = scope.skipped
-        new = [path for path in scope.found if not self._is_unchanged(path)]
-        disabled = None if progress is None else not progress  # None: only on a terminal
-        bar = tqdm(total=len(new), desc="indexing", unit=" pictures", delay=1, disable=disabled)
-        with bar:
+    def run(self, progress: bool | None) -> Summary:
+        new = [path for path in self._scope.found if not self._is_unchanged(path)]
+        with track("indexing", len(new), shown=progress) as bar:
             batch: list[Examined] = []
             for examined in examine_all(new, self._model, self._source.__contains__):
                 batch.append(examined)
                 if len(batch) == BATCH:
                     self._take(batch)
-                    bar.set_postfix(broken=len(self._summary.broken), refresh=False)
+                    bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
                     bar.update(len(batch))
                     batch = []
             self._take(batch)
             bar.update(len(batch))
-        self._drop(scope)
+        self._drop()
         self._writer.commit()
         return self._summary
 
@@ -173,8 +103,8 @@ class _Indexing:
         now = (status.st_size, status.st_mtime_ns)
         if picture is not None and now == (picture.size, picture.mtime_ns):
             self._summary.unchanged += 1
-            if self._by_camera.get(picture.id) == -1 and (date := date_of(path, status.st_mtime)) is not None:
-                self._keep(picture._replace(taken=date[0]), date[1])
+            if picture.id in self._undated and (date := date_of(path, status.st_mtime)) is not None:
+                self._update(picture._replace(taken=date[0]), date[1])
             return True
         if broken is not None and now == (broken.size, broken.mtime_ns) and not may_be_installed(broken.reason):
             self._summary.broken[path] = broken.reason
@@ -206,20 +136,19 @@ class _Indexing:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._keep(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
+            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
             return
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
-            self._keep(
-                moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera
-            )
+            same = moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
+            self._update(same, item.by_camera)
             return
         if before is None:
             self._summary.added += 1
         else:
             self._summary.changed += 1
-        row = self._writer.features.read(source.row) if source is not None else features[item.digest]
+        row = self._stored(source) if source is not None else features[item.digest]
         picture = Picture(
             before.id if before is not None else self._writer.new_id(),
             item.path,
@@ -230,19 +159,38 @@ class _Indexing:
             self._writer.features.append(row[None]),
             checksum(row),
         )
-        self._keep(picture, item.by_camera)
+        if before is None:
+            self._keep(picture)
+            self._writer.database.insert(picture, item.by_camera)
+        else:
+            self._update(picture, item.by_camera)
+
+    def _stored(self, picture: Picture) -> np.ndarray:
+        """The features of a picture, to be copied; damage must not get a checksum that fits."""
+        row = self._writer.features.read(picture.row)
+        if checksum(row) != picture.features_crc:
+            raise DamagedError(
+                f"the features of {picture.path} are damaged: their checksum is not the one that was saved"
+            )
+        return row
 
     def _take_abandoned(self, digest: bytes) -> Picture | None:
-        """A picture of that content whose file is gone, each only once."""
+        """A picture of that content whose file is gone, or has another name now; each only once."""
         if digest not in self._abandoned:
-            self._abandoned[digest] = [picture for picture in self._before.get(digest, ()) if is_gone(picture.path)]
+            self._abandoned[digest] = [
+                picture
+                for picture in self._before.get(digest, ())
+                if is_gone(picture.path) or self._scope.misses(picture.path)
+            ]
         return self._abandoned[digest].pop(0) if self._abandoned[digest] else None
 
-    def _keep(self, picture: Picture, by_camera: bool) -> None:
+    def _keep(self, picture: Picture) -> None:
         self._known[picture.path] = picture
         self._source[picture.digest] = picture
-        self._writer.database.put(picture)
-        self._writer.database.put_origin(picture.id, by_camera)
+
+    def _update(self, picture: Picture, by_camera: bool) -> None:
+        self._keep(picture)
+        self._writer.database.update(picture, by_camera)
 
     def _put_broken(self, item: Examined) -> None:
         if item.is_out_of_reach and not is_gone(item.path):
@@ -258,35 +206,11 @@ class _Indexing:
         self._summary.broken[item.path] = item.reason
         self._writer.database.put_broken(Broken(item.path, item.size, item.mtime_ns, item.reason))
 
-    def _drop(self, scope: Scope) -> None:
+    def _drop(self) -> None:
         for path, picture in self._known.items():
-            if scope.misses(path):
+            if self._scope.misses(path):
                 self._summary.removed += 1
                 self._writer.database.remove(picture.id)
         for path in self._writer.snapshot.broken:
-            if scope.misses(path):
+            if self._scope.misses(path):
                 self._writer.database.remove_broken(path)
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, or is it."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def is_gone(path: str) -> bool:
-    """Whether there is no such file. One that nobody may look at, or on a disk with errors, is not gone."""
-    try:
-        os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _nothing_in(path: str, skipped: Mapping[str, int]) -> str:
-    if not os.path.isdir(path):  # noqa: PTH112
-        return f"{path} is not a folder"
-    others = "".join(f", {line}" for line in told_skipped(skipped))
-    endings = ", ".join(sorted(picture_extensions()))
-    return f"{path} has no picture in it{others}; file names that end in {endings} are taken for pictures"

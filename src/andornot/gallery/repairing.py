@@ -1,37 +1,48 @@
-"""Repair: drops what is damaged, and nothing else, encodes it anew where the files are there, and says what it did."""
+"""Repair: drops what is damaged, and nothing else, makes it again where that can be done, and says what it did."""
 
 import os
 import sqlite3
-from contextlib import closing
-from dataclasses import dataclass, fields
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..model import Model, ModelError
-from . import database
-from .database import DATABASE, Picture, Snapshot, State
-from .errors import GalleryError
-from .features import Features, count_rows
-from .indexing import Scope, Summary, index
+from . import database, format_1
+from .database import DATABASE, STATES, Picture, Snapshot, State
+from .errors import DamagedError, GalleryError
+from .features import Features, feature_file, first_files, read_row
+from .indexing import Summary, index
 from .lock import writing
-from .writer import Writer, checksum, model_folders
+from .model_repair import any_model, is_uncalibrated, mended_model, reproduces
+from .records import Record, is_sound, values_crc
+from .scope import Scope
+from .vectors import forget_derived
+from .writer import Writer, checksum, free_model_name
 
-_TABLES: Final = ("gallery", "folders", "pictures", "broken")
+_TABLES: Final = (*STATES, "folders", "pictures", "broken")
+# So many pictures tell in which file the features begin.
+_TELLING: Final = 100
+_LARGEST_ID: Final = 2**53
 
 
 @dataclass(frozen=True)
 class Repaired:
     """What a repair found and did.
 
-    `kept_records`: of how many pictures a damaged database could still be read, None for a sound one. `summary` is of
-    the pictures whose features were damaged.
+    `kept_records`: of how many pictures a damaged database could still be read, None for a sound one. `model`: what
+    became of a damaged model. `summary` is of the pictures whose features or records were damaged. `lost_folders`:
+    which folders the gallery has is not known any more.
     """
 
     kept_records: int | None
     damaged_features: int
     summary: Summary
+    model: str = ""
+    lost_folders: bool = False
 
     def __str__(self) -> str:
         done = []
@@ -39,46 +50,83 @@ class Repaired:
             done.append(
                 f"{DATABASE} was damaged and is written anew: {self.kept_records:,} pictures could be read from it"
             )
+        if self.lost_folders:
+            done.append("which folders it was made of is lost: name them once more")
+        if self.model:
+            done.append(self.model)
         if self.damaged_features:
             gone = self.summary.removed + len(self.summary.broken)
             done.append(
                 f"the features of {self.damaged_features:,} pictures were damaged: {self.summary.changed:,} are "
                 f"encoded anew, {gone:,} dropped because their files are gone or broken"
             )
+        if self.summary.added:
+            done.append(f"the records of {self.summary.added:,} pictures were damaged: they are added anew")
         return "; ".join(done) or "nothing was damaged"
 
 
-def repair(folder: Path, progress: bool | None = None) -> Repaired:
-    """Checks everything that is in a gallery."""
+class _Saved(NamedTuple):
+    """What can be read of a damaged database.
+
+    `files` are those that damaged records name. `values` and `folders` may be damaged themselves, if there is no state.
+    """
+
+    state: State | None
+    pictures: list[Picture]
+    broken: list[Record]
+    files: list[str]
+    values: dict[str, Any]
+    folders: tuple[str, ...]
+
+
+def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool | None) -> Repaired:
+    """Checks everything that is in a gallery. `Gallery.repair` describes it."""
     if not database.exists(folder):
         database.read_snapshot(folder)  # which says what is missing
     with writing(folder):
-        kept = None if _is_sound(folder) else _rebuild_database(folder)
-        writer = Writer(folder)
+        saved = None if _is_sound(folder) else _saved(folder)
+        if saved is not None:
+            _rebuild(folder, saved, given)
+        writer = Writer(folder, repairs=True)
         try:
             # What was cut off becomes zeros, whose checksum is wrong.
             writer.features.extend()
-            suspect = _damaged(*writer.committed())
+            snapshot, features = writer.committed()
+            mended = mended_model(
+                folder, writer.state, list(snapshot.pictures()), writer.features.read, given, recalibrate
+            )
+            if mended.told:
+                writer.replace_model(mended.model, mended.calibrated_on, remove_old=False)
+            suspect = _damaged(snapshot, features)
+            files = [] if saved is None else saved.files
             summary = Summary()
-            if suspect:
-                model = Model.load(folder / writer.state.model)
-                scope = Scope([], [], [picture.path for picture in suspect])
-                summary = index(writer, model, scope, suspect=[picture.id for picture in suspect], progress=progress)
+            if suspect or files:
+                scope = Scope([], [], [*(picture.path for picture in suspect), *files])
+                ids = [picture.id for picture in suspect]
+                summary = index(writer, mended.model, scope, suspect=ids, progress=progress)
+            if mended.told and writer.state.calibrated_on == 0:
+                writer.calibrate(mended.model)
+            lost_folders = saved is not None and saved.state is None and not writer.state.folders
         finally:
             writer.database.close()
-    return Repaired(kept, len(suspect), summary)
+    return Repaired(None if saved is None else len(saved.pictures), len(suspect), summary, mended.told, lost_folders)
 
 
 def _is_sound(folder: Path) -> bool:
-    """Whether SQLite finds nothing wrong, and every record is as it was written."""
+    """Whether SQLite finds nothing wrong, and everything is as it was written."""
     try:
         with closing(sqlite3.connect(folder / DATABASE)) as connection:
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
         snapshot = database.read_snapshot(folder)
-        return all(map(snapshot.is_sound, range(len(snapshot))))
-    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError):
+    except DamagedError:
         return False
+    except (sqlite3.DatabaseError, OverflowError):
+        return False
+    if snapshot.is_old:
+        return _old_fits(folder, snapshot.state, list(snapshot.pictures()))
+    tables = _readable(folder / DATABASE)
+    return all(State.of_values(_mapping(tables[table])) is not None for table in STATES)
 
 
 def _damaged(snapshot: Snapshot, features: Features) -> list[Picture]:
@@ -90,24 +138,64 @@ def _damaged(snapshot: Snapshot, features: Features) -> list[Picture]:
     ]
 
 
-def _rebuild_database(folder: Path) -> int:
-    """Writes a database of what can be read from the damaged one; the number of pictures that were saved."""
+def _rebuild(folder: Path, saved: _Saved, given: Model | None) -> None:
+    """Writes a database of what was saved from the damaged one."""
+    state = saved.state
+    if state is None:
+        state = _derived_state(folder, saved, given)
+        forget_derived(folder)  # its rows are others, perhaps
+    records = [picture.record for picture in saved.pictures]
+    database.create(folder, replace(state, pictures=len(records)), records, saved.broken)
+
+
+def _saved(folder: Path) -> _Saved:
     tables = _readable(folder / DATABASE)
-    records = [record for record in tables["pictures"] if _record_is_sound(record)]
-    state = _state(folder, {row[0]: row[1] for row in tables["gallery"] if len(row) == 2}, records)
-    broken = [row for row in tables["broken"] if list(map(type, row)) == [bytes, int, int, str]]
-    folders = [path for (path,) in tables["folders"] if isinstance(path, bytes)]
-    records = [record for record in records if record[6] < state.rows]
-    database.create(folder, state, folders, records, broken)
-    return len(records)
+    values = _mapping(tables[STATES[0]])
+    is_old = bool(tables["folders"]) and not tables[STATES[1]]
+    if is_old:
+        state, records, broken = format_1.converted(values, tables["folders"], tables["pictures"], tables["broken"])
+    else:
+        state = database.stored_state(_mapping(tables[table]) for table in STATES)
+        records = tables["pictures"]
+        broken = [record for record in tables["broken"] if is_sound(record, values_crc)]
+    sound, files = _divided(records)
+    folders = () if state is None else state.folders
+    if state is not None and not (_fits(state, sound) and (not is_old or _old_fits(folder, state, sound))):
+        state = None
+    return _Saved(state, sound, broken, files, values, folders)
 
 
-def _readable(file: Path) -> dict[str, list[tuple[Any, ...]]]:
+def _divided(records: list[Record]) -> tuple[list[Picture], list[str]]:
+    """The pictures of sound records, none twice, and the files that the others name."""
+    pictures: dict[int, Picture] = {}
+    paths: set[str] = set()
+    rows: set[int] = set()
+    doubtful: list[str] = []
+    for record in records:
+        if not is_sound(record):
+            if len(record) > 1 and isinstance(record[1], bytes):
+                doubtful.append(os.fsdecode(record[1]))
+            continue
+        identity, path, *rest, _ = record
+        picture = Picture(identity, os.fsdecode(path), *rest)
+        if (
+            identity > 0
+            and picture.row >= 0
+            and not (identity in pictures or picture.path in paths or picture.row in rows)
+        ):
+            pictures[identity] = picture
+            paths.add(picture.path)
+            rows.add(picture.row)
+    files = [path for path in doubtful if path not in paths and "\0" not in path and os.path.isfile(path)]  # noqa: PTH113
+    return sorted(pictures.values()), sorted(set(files))
+
+
+def _readable(file: Path) -> dict[str, list[Record]]:
     """The rows of each table before the first damaged page, and those after the last."""
     tables = {}
     with closing(sqlite3.connect(file)) as connection:
         for table in _TABLES:
-            found: dict[tuple[Any, ...], None] = {}
+            found: dict[Record, None] = {}
             for direction in ("ASC", "DESC"):
                 try:
                     for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid {direction}"):
@@ -119,28 +207,67 @@ def _readable(file: Path) -> dict[str, list[tuple[Any, ...]]]:
     return tables
 
 
-def _record_is_sound(record: tuple[Any, ...]) -> bool:
-    try:
-        identity, path, *rest, crc = record
-        return bool(Picture(identity, os.fsdecode(path), *rest).record_crc == crc)
-    except (TypeError, ValueError):
+def _mapping(rows: list[Record]) -> dict[str, Any]:
+    return {row[0]: row[1] for row in rows if len(row) == 2 and isinstance(row[0], str)}
+
+
+def _fits(state: State, pictures: list[Picture]) -> bool:
+    """Whether a state knows of all these pictures."""
+    return all(picture.id < state.next_id and picture.row < state.rows for picture in pictures)
+
+
+def _old_fits(folder: Path, state: State, pictures: list[Picture]) -> bool:
+    """Whether a state of 0.1, which has no checksum, can be right: by the features that are there, and the model."""
+    numbers = first_files(folder)
+    matching = {number: _matching(folder, state.width, number, pictures) for number in {*numbers, state.first_file}}
+    if matching[state.first_file] < max(matching.values()) or (pictures and not any(matching.values())):
         return False
-
-
-def _state(folder: Path, values: dict[str, Any], records: list[tuple[Any, ...]]) -> State:
-    """The state as it was saved, or else as far as the other files tell it."""
-    next_id = max((record[0] for record in records), default=0) + 1
+    stored = sum(feature_file(folder, number).stat().st_size for number in numbers) // (2 * state.width)
+    if state.rows > max(stored, *(picture.row + 1 for picture in pictures), 0):
+        return False
     try:
-        state = State(**{field.name: values[field.name] for field in fields(State)})
-        if (folder / state.model).is_dir():
-            return state
-    except KeyError:
-        pass
-    for name in sorted(model_folders(folder), reverse=True):
-        try:
-            model = Model.load(folder / name)
-        except ModelError:
+        model = Model.load(folder / state.model)
+    except ModelError:
+        return True  # which is mended for itself
+    return model.id == state.model_id and model.backbone.width == state.width
+
+
+def _matching(folder: Path, width: int, first_file: int, pictures: list[Picture]) -> int:
+    """How many of some pictures have their features where they should be, if the first file is this one."""
+    count = 0
+    for picture in pictures[:: max(1, len(pictures) // _TELLING)]:
+        with suppress(OSError, DamagedError):
+            count += checksum(read_row(folder, width, first_file, picture.row)) == picture.features_crc
+    return count
+
+
+def _derived_state(folder: Path, saved: _Saved, given: Model | None) -> State:
+    """The state as far as the other files tell it."""
+    pictures, named = saved.pictures, str(saved.values.get("model"))
+    for name, model in any_model(folder, named, given):
+        width, numbers = model.backbone.width, first_files(folder)
+        first_file = max(numbers, key=partial(_matching, folder, width, pictures=pictures), default=1)
+        if not pictures:
+            first_file = max(numbers, default=0) + 1
+        read = partial(read_row, folder, width, first_file)
+        if reproduces(model, pictures, read, width) is False:
             continue
-        first_file, rows = count_rows(folder, model.backbone.width)
-        return State(name, model.id, model.backbone.width, None, first_file, rows, next_id)
-    raise GalleryError(f"{folder} cannot be repaired: its model is lost too; index the pictures into a new gallery")
+        if name != named:  # of which nobody knows whose it is
+            name = free_model_name(folder, name)
+            model.save(folder / name)
+        rows = max((picture.row for picture in pictures), default=-1) + 1
+        return State(
+            name, model.id, width, 0 if is_uncalibrated(model) else None, first_file, rows, _next_id(saved),
+            folders=saved.folders,
+        )  # fmt: skip
+    raise GalleryError(
+        f"{folder} cannot be repaired: its model is lost too; andornot index --repair --model COPY takes another copy "
+        "of it; or index the pictures into a new gallery"
+    )
+
+
+def _next_id(saved: _Saved) -> int:
+    """One that no picture has, and none had, as far as that is known."""
+    said = saved.values.get("next_id")
+    said = said if isinstance(said, int) and said < _LARGEST_ID else 1
+    return max(said, max((picture.id for picture in saved.pictures), default=0) + 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..logic import Formula, Representation
@@ -13,11 +14,16 @@ from ..logic.distance import SCORES
 from .browsing import Browser
 from .database import Origin
 from .engines import Engine, MakeEngine
+from .errors import EmptyQueryError, GalleryError
 from .examining import digest_of
 from .filters import Selection, Where
 from .names import Named, Names
 from .vectors import Degrees, Sources, Stored, Vectors
 
+Query = Formula | Representation
+
+# Degrees that differ by less, relative to themselves, are equal but for their rounding.
+_ROUNDING: Final = 1e-6
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # Pictures that stand for the average one, and rows that are looked at together.
@@ -87,18 +93,19 @@ class Searcher:
         """The same state, to look around in."""
         return Browser(self._sources, self.degrees)
 
-    def search(self, formulas: Sequence[Formula], asked: Asked) -> list[list[Hit]]:
-        """The hits of each formula, all found by one call of the engine."""
-        named = [self.find(formula, asked.pictures) for formula in formulas]
+    def search(self, queries: Sequence[Query], asked: Asked) -> list[list[Hit]]:
+        """The hits of each query, all found by one call of the engine."""
+        named = [self.find(query, asked.pictures) if isinstance(query, Formula) else {} for query in queries]
         selection = self._everything if asked.where in (None, Where()) else Selection(self._snapshot, asked.where)
-        if not formulas:
+        if not queries:
             return []
-        queries = self._evaluate(formulas, named, asked)
+        evaluated = self._evaluate(queries, named, asked)
+        _refuse_empty(queries, evaluated, asked.score)
         vectors, engine = self._engine(asked.score)
         # The pictures of a formula are left out of its own hits; so more are asked for.
         own = [{thing.position for thing in things.values()} - {None} for things in named]
         spare = 0 if asked.include_queries else max(map(len, own))
-        asking = SCORES[asked.score].query(queries).float()
+        asking = SCORES[asked.score].query(evaluated).float()
         rows, scores = engine.search(asking, asked.top + spare, selection)
         found = self._snapshot.position_of_row[rows]
         results = []
@@ -139,20 +146,31 @@ class Searcher:
             self._engines[score] = vectors, self._make_engine(vectors)
         return self._engines[score]
 
-    def _evaluate(self, formulas: Sequence[Formula], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
-        """The representation of each formula, `(Q, N, M)`; a picture in several of them is looked at once."""
+    def _evaluate(self, queries: Sequence[Query], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
+        """The representation of each query, `(Q, N, M)`; a picture in several of them is looked at once."""
         things = list(dict.fromkeys(thing for names in named for thing in names.values()))
         given = {Named(name, None): picture for name, picture in (asked.pictures or {}).items()}
         files = [thing for thing in things if thing not in given]
         representations = {**given, **(dict(zip(files, self._represent(files), strict=True)) if files else {})}
         return Representation.stack(
             [
-                formula.evaluate(
+                query.evaluate(
                     {name: representations[thing] for name, thing in names.items()}, asked.semantics, asked.logic
                 )
-                for formula, names in zip(formulas, named, strict=True)
+                if isinstance(query, Formula)
+                else self._checked(query)
+                for query, names in zip(queries, named, strict=True)
             ]
         )
+
+    def _checked(self, query: Representation) -> Representation:
+        model = self._sources.model
+        if query.probs.shape != (model.num_features, model.num_values):
+            raise GalleryError(
+                f"a query is one picture of this gallery's model, N={model.num_features} and M={model.num_values}; "
+                f"this is {query}"
+            )
+        return query.detach().to("cpu", torch.float32)
 
     def _represent(self, things: Sequence[Named]) -> Representation:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
@@ -212,6 +230,19 @@ class Searcher:
         for feature, best in candidates.items():
             self._most[feature] = tuple(self._snapshot.path(int(positions[row])) for _, row in best)
         return self._most
+
+
+def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: str) -> None:
+    """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
+
+    A query without a feature, such as `a - a`, is at one distance from all pictures by degrees and by containment, and
+    by cross-entropy nearest to those that have least. One with all features alike has no direction either.
+    """
+    most, least = evaluated.degrees.amax(-1), evaluated.degrees.amin(-1)
+    alike = most - least if score == "degrees" else most
+    for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
+        if is_empty:
+            raise EmptyQueryError(f'"{query.text}"' if isinstance(query, Formula) else "the representation")
 
 
 def _distance(score: str, value: float) -> float:

@@ -18,12 +18,11 @@ from torch import Tensor
 from ..logic.distance import SCORES
 from ..logic.representation import Representation
 from ..model import Model
-from ..ssl.checkpoint import write_text
+from ..ssl.checkpoint import write_atomically, write_text
 from .database import Snapshot
-from .errors import DamagedError
 from .examining import digest_of
 from .features import Features
-from .writer import as_rows, checksum
+from .writer import as_rows, checked
 
 DERIVED: Final = "derived"
 _FORMAT: Final = 1
@@ -40,12 +39,7 @@ class Sources:
 
     def represent(self, rows: np.ndarray) -> Representation:
         """The representations `(n, N, M)` of rows, whose features are checked."""
-        features = self.features.read(rows)
-        positions = self.snapshot.position_of_row[rows]
-        for row, position in zip(features, positions.tolist(), strict=True):
-            if position >= 0 and checksum(row) != self.snapshot.features_crc(position):
-                path = self.snapshot.path(position)
-                raise DamagedError(f"the features of {path} are damaged: their checksum is not the one that was saved")
+        features = checked(self.snapshot, self.features, rows)
         return self.model.represent(torch.from_numpy(features).float())
 
     def represent_file(self, path: str | Path) -> Representation:
@@ -61,6 +55,13 @@ class Sources:
         """
         features = torch.from_numpy(as_rows(self.model.features([path], progress=False))).float()
         return self.model.represent(features)[0]
+
+
+def forget_derived(folder: Path) -> None:
+    """Removes what was derived from the features, to be made again; what else there is stays."""
+    for score in SCORES:
+        for name in (f"{score}.json", f"faiss-{score}.safetensors"):
+            (folder / DERIVED / name).unlink(missing_ok=True)
 
 
 class Vectors:
@@ -149,27 +150,36 @@ class Stored:
             return
         self._folder.mkdir(exist_ok=True)
         # Readers have the file mapped: it may grow, but what is in it changes only by another file in its place.
-        appending = bool(self.rows) and not self._damaged
-        start, file = (self.rows, self._file) if appending else (0, self._folder / f"{self._file.name}.partial")
-        checksums = list(self._index["checksums"]) if appending else []
-        with file.open("rb+" if appending else "wb") as opened:
-            opened.seek(start * self._width * 2)
-            opened.truncate()
-            while start < total:
-                end = min(start - start % _CHUNK + _CHUNK, total)
-                content = self._computed(np.arange(start, end)).tobytes()
-                if start % _CHUNK:
-                    checksums[-1] = zlib.crc32(content, checksums[-1])
-                else:
-                    checksums.append(zlib.crc32(content))
-                opened.write(content)
-                start = end
-        file.replace(self._file)
+        if self.rows and not self._damaged:
+            checksums = self._append(self._file, self.rows, list(self._index["checksums"]))
+        else:
+            checksums = []
+            write_atomically(self._file, lambda partial: self._append(partial, 0, checksums))
         text = json.dumps({**self._index, "rows": total, "checksums": checksums})
         write_text(self._index_file, text)
         self._checked.clear()
         self._damaged = False
         self._map = self._mapped()
+
+    def _append(self, file: Path, start: int, checksums: list[int]) -> list[int]:
+        """Writes the rows from `start` on, and the checksums of all."""
+        total = self._sources.snapshot.state.rows
+        try:
+            with file.open("rb+" if start else "wb") as opened:
+                opened.seek(start * self._width * 2)
+                opened.truncate()
+                while start < total:
+                    end = min(start - start % _CHUNK + _CHUNK, total)
+                    content = self._computed(np.arange(start, end)).tobytes()
+                    if start % _CHUNK:
+                        checksums[-1] = zlib.crc32(content, checksums[-1])
+                    else:
+                        checksums.append(zlib.crc32(content))
+                    opened.write(content)
+                    start = end
+        except OSError as error:  # that of a full disk does not name the file
+            raise OSError(error.errno, error.strerror, str(file)) from None
+        return checksums
 
     def _computed(self, rows: np.ndarray) -> np.ndarray:
         result = np.empty((len(rows), self._width), np.float16)
@@ -189,16 +199,18 @@ class Stored:
     def _mapped(self) -> np.ndarray:
         """The rows of the file, as far as it is of this gallery and this model."""
         nothing = np.empty((0, self._width), np.float16)
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        # What is not as it was written may be anything: too deep, infinite, or of another kind.
+        with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             index = json.loads(self._index_file.read_text(encoding="utf-8"))
             if any(index[key] != self._index[key] for key in ("format", "model", "first_file")):
                 return nothing
+            rows, checksums = index["rows"], index["checksums"]
+            if type(rows) is not int or type(checksums) is not list or len(checksums) != -(-rows // _CHUNK) or rows < 1:
+                return nothing
             # "c", because torch warns of arrays that it cannot write to; what is written would not reach the file.
-            mapped = np.memmap(self._file, np.float16, "c").reshape(-1, self._width)
-            rows = int(index["rows"])
-            if len(index["checksums"]) == -(-rows // _CHUNK) and len(mapped) >= rows:
-                self._index = index
-                return mapped[:rows]
+            mapped = np.memmap(self._file, np.float16, "c", shape=(rows, self._width))
+            self._index = {**self._index, "rows": rows, "checksums": checksums}
+            return mapped
         return nothing
 
     def _cut(self, chunk: int) -> None:

@@ -1,5 +1,8 @@
 """The one who changes a gallery: appends features, and commits what is known of their pictures."""
 
+import itertools
+import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -15,11 +18,13 @@ from torch import Tensor
 from ..model import Model
 from ..ssl.calibration import ENOUGH_PICTURES
 from .database import Database, Snapshot, read_snapshot
-from .errors import GalleryError
+from .errors import DamagedError, GalleryError
 from .features import Features, FeatureWriter
 from .lock import writing
 
-_MODEL: Final = "model-"
+MODEL_NAME: Final = re.compile(r"model-(\d{4,9})", re.ASCII)
+# The features of so many pictures tell whether a state is right.
+_TELLING_ROWS: Final = 100
 # Unused rows are not worth a rewriting of all others below this number.
 _SPARE_ROWS: Final = 10_000
 _HALF_MAX: Final = 65_504.0
@@ -28,26 +33,44 @@ _HALF_MAX: Final = 65_504.0
 class Writer:
     """A gallery that is being changed. Nothing counts before `commit`, and then all of it does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, repairs: bool = False) -> None:
+        """`repairs`: who repairs it takes also what cannot be right."""
         self.folder = folder
         self.snapshot: Snapshot = read_snapshot(folder)
-        self.state = self.snapshot.state
-        self.features = FeatureWriter(folder, self.state.width, self.state.first_file, self.state.rows)
-        for name in model_folders(folder):
-            if name != self.state.model:
-                shutil.rmtree(folder / name, ignore_errors=True)
+        if self.snapshot.is_old and not repairs:
+            _check_old_state(*self.committed())
+        self.state = self._saved = self.snapshot.state
         self.database = Database(folder)
+        try:
+            if self.snapshot.is_old:
+                self.database.carry_over(self.snapshot)
+            self._remove_spare()
+            place = self.state.first_file, self.state.rows
+            self.features = FeatureWriter(folder, self.state.width, *place, self.claim)
+        except BaseException:
+            self.database.close()
+            raise
 
     def new_id(self) -> int:
         """An id that no picture ever had."""
         self.state = replace(self.state, next_id=self.state.next_id + 1)
         return self.state.next_id - 1
 
+    def claim(self, name: str) -> None:
+        """Says, before something is written, that the gallery will have written it: if it is killed, who removes it."""
+        if os.path.lexists(self.folder / name):
+            raise GalleryError(f"{self.folder / name} is in the way: it is not of this gallery; move it elsewhere")
+        self.state = replace(self.state, spare=(*self.state.spare, name))
+        self._saved = replace(self._saved, spare=(*self._saved.spare, name))
+        self.database.save(self._saved)
+
     def commit(self) -> None:
         """Makes everything since the last commit part of the gallery, first the features."""
         self.features.sync()
-        self.state = replace(self.state, first_file=self.features.first_file, rows=self.features.rows)
-        self.database.commit(self.state)
+        needed = {self.state.model, *self.features.names}
+        spare = tuple(name for name in self.state.spare if name not in needed)
+        state = replace(self.state, first_file=self.features.first_file, rows=self.features.rows, spare=spare)
+        self.state = self._saved = self.database.commit(state)
 
     def committed(self) -> tuple[Snapshot, Features]:
         """The gallery as a reader would find it now."""
@@ -64,23 +87,52 @@ class Writer:
             raise GalleryError(f"{self.folder} has no picture to calibrate a model on")
         drawn = np.random.default_rng(model.recipe.seed).permutation(len(snapshot))[:ENOUGH_PICTURES]
         rows = np.sort(snapshot.rows[drawn])
-        calibrated = Model.calibrated(model.backbone, torch.from_numpy(features.read(rows)).float(), model.recipe)
-        old = self.folder / self.state.model
-        name = save_model(self.folder, calibrated, int(self.state.model.removeprefix(_MODEL)) + 1)
-        self.state = replace(self.state, model=name, model_id=calibrated.id, calibrated_on=len(snapshot))
+        stored = torch.from_numpy(checked(snapshot, features, rows)).float()
+        calibrated = Model.calibrated(model.backbone, stored, model.recipe)
+        self.replace_model(calibrated, len(snapshot), remove_old=True)
+
+    def replace_model(self, model: Model, calibrated_on: int | None, *, remove_old: bool) -> None:
+        """Makes another model the gallery's own."""
+        name, old = free_model_name(self.folder, self.state.model), self.state.model
+        more_spare = (old,) if remove_old else ()
+        self.claim(name)
+        model.save(self.folder / name)
+        self.state = replace(
+            self.state,
+            model=name,
+            model_id=model.id,
+            calibrated_on=calibrated_on,
+            spare=(*self.state.spare, *more_spare),
+        )
         self.commit()
-        shutil.rmtree(old, ignore_errors=True)
+        self._remove_spare()
 
     def compact(self) -> None:
         """Writes the rows in use anew, if most are not in use any more."""
         snapshot, features = self.committed()
         if self.state.rows <= 2 * len(snapshot) + _SPARE_ROWS:
             return
+        old = self.features.names
         self.features.start_anew()
         for picture in snapshot.pictures():
             row = self.features.append(features.read(np.array([picture.row])))
-            self.database.put(picture._replace(row=row))
+            self.database.update(picture._replace(row=row))
+        self.state = replace(self.state, spare=(*self.state.spare, *old))
         self.commit()
+
+    def _remove_spare(self) -> None:
+        """Removes what the records name as written by this gallery and not needed; its folder may hold other things."""
+        if not self.state.spare:
+            return
+        for name in self.state.spare:
+            path = self.folder / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        left = tuple(name for name in self.state.spare if os.path.lexists(self.folder / name))
+        self.state = self._saved = replace(self.state, spare=left)
+        self.database.save(self.state)
 
 
 @contextmanager
@@ -110,16 +162,26 @@ def read(folder: Path) -> tuple[Snapshot, Features]:
                 ) from None
 
 
-def save_model(folder: Path, model: Model, number: int = 1) -> str:
-    """Saves a model in the gallery; the name of its folder."""
-    name = f"{_MODEL}{number:04}"
-    model.save(folder / name)
-    return name
+def checked(snapshot: Snapshot, features: Features, rows: np.ndarray) -> np.ndarray:
+    """The features of some rows `(n, width)`; a DamagedError unless those of pictures are as they were written."""
+    found = features.read(rows)
+    for row, position in zip(found, snapshot.position_of_row[rows].tolist(), strict=True):
+        if position >= 0 and checksum(row) != snapshot.features_crc(position):
+            path = snapshot.path(position)
+            raise DamagedError(f"the features of {path} are damaged: their checksum is not the one that was saved")
+    return found
 
 
-def model_folders(folder: Path) -> list[str]:
-    """The names of the folders of models: one, and what killed processes left."""
-    return [child.name for child in folder.glob(f"{_MODEL}*")]
+def _check_old_state(snapshot: Snapshot, features: Features) -> None:
+    """0.1 kept no checksum of the state: it is believed if features are where it says. The last ones tell most."""
+    checked(snapshot, features, np.sort(snapshot.rows)[-_TELLING_ROWS:])
+
+
+def free_model_name(folder: Path, last: str = "") -> str:
+    """A name for a folder of a model that nothing has, after that of the last one."""
+    match = MODEL_NAME.fullmatch(last)
+    numbers = itertools.count(int(match[1]) + 1 if match else 1)
+    return next(name for number in numbers if not os.path.lexists(folder / (name := f"model-{number:04}")))
 
 
 def as_rows(features: Tensor) -> np.ndarray:

@@ -84,7 +84,10 @@ def _wide(representation: Representation) -> Representation:
 
 
 def _direction(representation: Representation) -> Tensor:
-    return torch.nn.functional.normalize(_wide(representation).degrees, dim=-1)
+    degrees = _wide(representation).degrees
+    # The squares of small degrees, such as an AND of many pictures has, would be too small to add up.
+    largest = degrees.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(degrees.dtype).tiny)
+    return torch.nn.functional.normalize(degrees / largest, dim=-1)
 
 
 def _per_feature(query: Representation) -> Tensor:

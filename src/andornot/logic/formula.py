@@ -1,7 +1,8 @@
 """`Formula`: a query such as `(a | b) & ~c`, read once, evaluated on any representations."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
 from typing import Final
@@ -11,15 +12,15 @@ from torch import Tensor
 
 from . import exact, godel, parser
 from . import program as p
+from .cost import MAX_SECONDS, Cost, Plan, TooLong, plan_of_states, plan_of_values
 from .operators import Logic, get_logic
 from .parser import FormulaError
 from .program import Node, Program
-from .representation import Representation, check_same_features, combine, common_shape
+from .representation import Representation, check_same_features, combine, common_shape, wide_dtype
 
 SEMANTICS: Final = ("exact", "independent")
+# Of the lattice; a plan goes that deep.
 MAX_REPEATED_NAMES: Final = 10
-# Of a formula with `-`: joint values of the names that occur more than once.
-MAX_CASES: Final = 4096
 
 _OR_LEVEL, _AND_LEVEL, _NOT_LEVEL, _ATOM_LEVEL = range(1, 5)
 
@@ -43,6 +44,7 @@ class Formula:
         self._program, self._names, self._positions = parser.parse(text)
         self._repeated = tuple(name for name, count in p.mentions(self._program).items() if count > 1)
         self._has_minus = any(node.op == p.MINUS for node in self._program)
+        self._plan: Plan | None = None
 
     @property
     def text(self) -> str:
@@ -71,21 +73,43 @@ class Formula:
                 raise self.unknown_name(name, values)
         operands = [values[name] for name in self._names]
         check_same_features(operands)
+        if semantics == "independent" or not self._repeated:
+            return combine(lambda *probs: self._evaluate_independent(self._named(probs), chosen), *operands)
+        if logic != "godel":
+            message = f'semantics="exact" is Gödel\'s alone, and "{self._repeated[0]}" occurs more than once'
+            raise self._refused(f'{message}; use semantics="independent"')
         shape = common_shape(operands)
-        is_exact = semantics == "exact" and bool(self._repeated)
-        if is_exact:
-            self._check_exact(logic, operands[0].num_values)
+        dtype = wide_dtype(reduce(torch.promote_types, (operand.dtype for operand in operands)))
+        plan = self._planned(shape, dtype)
+        features_at_once = self.cost(shape, dtype).features_at_once
 
         def kernel(*probs: Tensor) -> Tensor:
-            named = dict(zip(self._names, probs, strict=True))
-            if is_exact and self._has_minus:
-                return self._evaluate_by_values(named, chosen)
-            if is_exact:
-                # A name that the laws remove from the formula still has a say in the shape of the result.
-                return exact.evaluate(self._program, named).expand(shape)
-            return self._evaluate_independent(named, chosen)
+            named = self._named(probs)
+            # A name that the laws remove from the formula still has a say in the shape of the result.
+            kept = (*shape[:-2], probs[0].shape[-2], shape[-1])
+            if self._has_minus:
+                return self._evaluate_by_values(named, chosen).expand(kept)
+            return exact.evaluate(plan.steps, named).expand(kept)
 
-        return combine(kernel, *operands)
+        def in_parts(*probs: Tensor) -> Tensor:
+            parts = zip(*(torch.split(one, features_at_once, -2) for one in probs), strict=True)
+            return torch.cat([kernel(*part) for part in parts], -2)
+
+        return combine(in_parts if features_at_once < shape[-2] else kernel, *operands)
+
+    def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """What `evaluate` takes for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
+
+        That of `semantics="exact"`. Where it is more than a few seconds, this is a FormulaError, as it is for
+        `evaluate`, and known long before.
+
+        >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
+        True
+        """
+        cost = self._planned(shape, dtype).cost(shape, dtype.itemsize)
+        if cost.seconds > MAX_SECONDS:
+            raise self._too_long(cost.seconds)
+        return cost
 
     def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
         """The error for a name that stands for nothing, with what may have been meant."""
@@ -94,65 +118,85 @@ class Formula:
         if name.startswith("/") and self._text[:start].endswith("~"):
             hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
         elif "-" in name and parser.is_bare(name):
-            hint = f'a "-" without spaces is part of a name; the difference is "{name.replace("-", " - ", 1)}"'
+            hint = self._hint_at_minus(name, list(map(str, known)))
         elif nearest := get_close_matches(name, map(str, known), n=3):
-            hint = "did you mean " + ", ".join(f'"{n}"' for n in nearest) + "?"
+            hint = _did_you_mean(nearest)
         elif before.endswith("-") or after.startswith("-"):
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
             hint = ""
         return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._text, start)
 
-    def _check_exact(self, logic: str, num_values: int) -> None:
-        again = f'"{self._repeated[0]}" occurs more than once'
-        if logic != "godel":
-            message = f'semantics="exact" is Gödel\'s alone, and {again}; use semantics="independent"'
-            raise FormulaError(message, self._text, self._names[self._repeated[0]])
-        if len(self._repeated) > MAX_REPEATED_NAMES:
-            message = (
-                f"{len(self._repeated)} names occur more than once, more than the {MAX_REPEATED_NAMES} that "
-                'semantics="exact" can take; use semantics="independent"'
-            )
-            raise FormulaError(message, self._text, self._names[self._repeated[MAX_REPEATED_NAMES]])
-        if self._has_minus and num_values ** len(self._repeated) > MAX_CASES:
-            message = (
-                f'with "-", {len(self._repeated)} names that occur more than once are too many for semantics="exact"; '
-                'write "a & ~b", or use semantics="independent"'
-            )
-            raise FormulaError(message, self._text, self._names[self._repeated[-1]])
+    @staticmethod
+    def _hint_at_minus(name: str, known: list[str]) -> str:
+        """What a name with "-" in it may have meant: a picture named like it, or a difference."""
+        minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
+        cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
+        for left, right in cuts:
+            if left in known and right in known:
+                return minus.format(left, right)
+        nearest = get_close_matches(name, known, n=3)
+        return (f"{_did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
+
+    def _planned(self, shape: Sequence[int], dtype: torch.dtype) -> Plan:
+        """The steps of an exact evaluation. Those of names with states are found once, whatever the shape."""
+        if self._has_minus:
+            return plan_of_values(self._program, len(self._repeated), shape[-1])
+        if self._plan is None:
+            if len(self._repeated) > MAX_REPEATED_NAMES:
+                message = f"{len(self._repeated)} names occur more than once, more than the {MAX_REPEATED_NAMES} that"
+                raise self._refused(f'{message} semantics="exact" can take; use semantics="independent"')
+            try:
+                self._plan = plan_of_states(self._program, shape, dtype.itemsize)
+            except TooLong as too_long:
+                raise self._too_long(too_long.seconds) from None
+        return self._plan
+
+    def _too_long(self, seconds: float) -> FormulaError:
+        count = len(self._repeated)
+        why = f"{count} names occur more than once" if count > 1 else f'"{self._repeated[0]}" occurs more than once'
+        instead = 'write "a & ~b" for "a - b", ' if self._has_minus else ""
+        return self._refused(
+            f'semantics="exact" would take {_duration(seconds)}, more than the {MAX_SECONDS:.0f} that it may: {why}; '
+            f'{instead}repeat fewer names, or use semantics="independent"'
+        )
+
+    def _refused(self, message: str) -> FormulaError:
+        """An error that points at the last of the names that occur more than once."""
+        return FormulaError(message, self._text, self._names[self._repeated[-1]])
+
+    def _named(self, probs: Sequence[Tensor]) -> dict[str, Tensor]:
+        return dict(zip(self._names, probs, strict=True))
 
     def _evaluate_by_values(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
         """`-` is no operation of the lattice: names that occur more than once take each of their values in turn."""
         like = probs[self._repeated[0]]
         values = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
-        cases = []
+        total = torch.zeros((), dtype=like.dtype, device=like.device)
         for chosen in itertools.product(range(len(values)), repeat=len(self._repeated)):
             fixed = dict(zip(self._repeated, (values[value] for value in chosen), strict=True))
             weights = [probs[name][..., value, None] for name, value in zip(self._repeated, chosen, strict=True)]
-            cases.append(reduce(torch.mul, weights) * self._evaluate_independent({**probs, **fixed}, logic))
-        return reduce(torch.add, cases)
+            total = total + reduce(torch.mul, weights) * self._evaluate_independent({**probs, **fixed}, logic)
+        return total
 
     def _evaluate_independent(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
-        results: list[Tensor] = []
-        for index, node in enumerate(self._program):
-            operands = [results[a] for a in node.args]
+        def apply(position: int, node: Node, operands: list[Tensor]) -> Tensor:
             if node.op == p.NAME:
-                result = probs[str(node.value)]
-            elif node.op == p.NOT:
-                result = godel.negation(operands[0])
-            elif node.op == p.OR:
-                result = logic.disjunction(*operands)
-            elif node.op == p.AND:
-                result = logic.conjunction(*operands)
-            elif node.op == p.MINUS:
-                result = logic.minus(*operands)
-            else:
-                try:
-                    result = logic.at_least(int(node.value), operands)
-                except ValueError as error:
-                    raise FormulaError(str(error), self._text, self._positions[index]) from None
-            results.append(result)
-        return results[-1]
+                return probs[str(node.value)]
+            if node.op == p.NOT:
+                return godel.negation(operands[0])
+            if node.op == p.OR:
+                return logic.disjunction(*operands)
+            if node.op == p.AND:
+                return logic.conjunction(*operands)
+            if node.op == p.MINUS:
+                return logic.minus(*operands)
+            try:
+                return logic.at_least(int(node.value), operands)
+            except ValueError as error:
+                raise FormulaError(str(error), self._text, self._positions[position]) from None
+
+        return p.run(self._program, apply)
 
     def __str__(self) -> str:
         """The shortest usual way to write it; it parses to an equal formula."""
@@ -169,6 +213,15 @@ class Formula:
 
     def __hash__(self) -> int:
         return hash(self._program)
+
+
+def _duration(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "very long"
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds > 2 * size:
+            return f"about {seconds / size:,.0f} {unit}"
+    return f"about {seconds:.2g} seconds"
 
 
 def _written(program: Program, *, roomy: bool) -> str:
@@ -210,3 +263,7 @@ def write_name(name: str) -> str:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _did_you_mean(names: Iterable[str]) -> str:
+    return "did you mean " + ", ".join(f'"{name}"' for name in names) + "?"

@@ -101,7 +101,7 @@ def _nobody(like: Tensor) -> list[Tensor]:
 def count_one_more(counts: list[Tensor], over: Tensor, under: Tensor, limit: int) -> list[Tensor]:
     """Poisson-binomial step: P(exactly m are over the bar), m < limit, with one more operand counted."""
     grown = [counts[0] * under]
-    grown += [counts[m] * under + counts[m - 1] * over for m in range(1, len(counts))]
+    grown += [torch.addcmul(counts[m] * under, counts[m - 1], over) for m in range(1, len(counts))]
     if len(counts) < limit:
         grown.append(counts[-1] * over)
     return grown

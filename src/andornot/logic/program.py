@@ -3,8 +3,8 @@
 A flat list needs no recursion, however long or deep the formula is.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
 
 NAME: Final = "name"
 NOT: Final = "not"
@@ -27,6 +27,7 @@ class Node(NamedTuple):
 
 
 Program = tuple[Node, ...]
+Result = TypeVar("Result")
 
 
 class Builder:
@@ -65,3 +66,34 @@ def mentions(program: Program) -> dict[str, int]:
         for arg in program[position].args:
             counts[arg] += counts[position]
     return {str(n.value): count for n, count in zip(program, counts, strict=True) if n.op == NAME}
+
+
+def run(program: Program, apply: Callable[[int, Node, list[Result]], Result]) -> Result:
+    """The result of the root, node after node; a result is let go after its last use."""
+    last_uses = _last_uses(program)
+    results: dict[int, Result] = {}
+    for position, node in enumerate(program):
+        results[position] = apply(position, node, [results[a] for a in node.args])
+        for arg in last_uses[position]:
+            del results[arg]
+    return results[len(program) - 1]
+
+
+def most_at_once(program: Program) -> int:
+    """How many results `run` has in memory at once."""
+    last_uses = _last_uses(program)
+    now = most = 0
+    for position in range(len(program)):
+        now += 1
+        most = max(most, now)
+        now -= len(last_uses[position])
+    return most
+
+
+def _last_uses(program: Program) -> list[list[int]]:
+    """For each node the operands that nobody needs after it."""
+    last = {arg: position for position, node in enumerate(program) for arg in node.args}
+    uses: list[list[int]] = [[] for _ in program]
+    for arg, position in last.items():
+        uses[position].append(arg)
+    return uses

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, Final, NoReturn, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -223,6 +224,8 @@ class Representation:
 
     def isclose(self, other: Representation, tolerance: float | None = None) -> bool:
         """Whether no probability differs by more than `tolerance` (default: that of the sums, by dtype)."""
+        if not isinstance(other, Representation):
+            raise TypeError(f"expected a Representation, got {type(other).__name__}")
         if self.probs.shape != other.probs.shape:
             return False
         dtype = torch.promote_types(self.dtype, other.dtype)
@@ -259,8 +262,8 @@ def _full_precision(device_type: str) -> AbstractContextManager[object]:
 
 def common_shape(operands: Sequence[Representation]) -> torch.Size:
     """The shape `(..., N, M)` that the operands broadcast to."""
-    shapes = (operand.probs.shape for operand in operands)
-    return torch.Size(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    # NumPy's, because torch's own imports sympy, for half a second.
+    return torch.Size(np.broadcast_shapes(*(operand.probs.shape for operand in operands)))
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -283,7 +286,7 @@ def check_same_features(operands: Sequence[Representation], *, broadcast: bool =
     if broadcast:
         try:
             common_shape(operands)
-        except RuntimeError:
+        except ValueError:
             shapes = ", ".join(dict.fromkeys(str(tuple(operand.batch_shape)) for operand in operands))
             raise ValueError(f"leading dimensions do not broadcast: {shapes}") from None
 

@@ -3,13 +3,71 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from ..evaluate.outcome import EvaluationError
 from ..ssl.recipe import Recipe, load_recipe
+from .paper import METHODS
 
 Scale = Literal["small", "paper"]
+
+# Ours: few pictures have a feature.
+SPARSE: Final = "logic, sparse prior"
+PRIOR: Final = 0.3
+
+
+def label(name: str) -> str:
+    """What a model is called in names of files, and in `--seeds`.
+
+    >>> label("logic, sparse prior"), label("N = 512, M = 8")
+    ('logic-sparse-prior', 'N512-M8')
+    """
+    return name.replace(" = ", "").replace(", ", "-").replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """How many runs each model has, with the seeds 0, 1, …; some may have another number, by label, and 0 is none."""
+
+    each: int
+    of_label: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, texts: Sequence[str], default: int) -> Seeds:
+        """From `3` for all models and `logic=3` for one.
+
+        >>> Seeds.parse(["1", "logic=3"], default=5)
+        Seeds(each=1, of_label={'logic': 3})
+        """
+        of_label: dict[str, int] = {}
+        for text in texts:
+            name, equals, count = text.rpartition("=")
+            if not count.strip().isdecimal():
+                raise EvaluationError(f"--seeds {text}: expected a number of runs, as in --seeds 3 or --seeds logic=3")
+            if equals:
+                of_label[name.strip()] = int(count)
+            else:
+                default = int(count)
+        if not max(default, *of_label.values(), 0):
+            raise EvaluationError(f"--seeds {' '.join(texts)}: at least one run is needed")
+        return cls(default, of_label)
+
+    def of(self, name: str) -> range:
+        """The seeds of the model of that name."""
+        return range(self.of_label.get(label(name), self.each))
+
+    def chosen(self, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+        """Those that have any runs."""
+        return {name: recipe for name, recipe in recipes.items() if len(self.of(name))}
+
+    def check(self, names: Iterable[str]) -> None:
+        """An EvaluationError for a label that none of the names has."""
+        known = [label(name) for name in names]
+        for name, count in self.of_label.items():
+            if name not in known:
+                raise EvaluationError(f'--seeds {name}={count}: no model "{name}", there are {", ".join(known)}')
 
 
 @dataclass(frozen=True)
@@ -20,7 +78,7 @@ class Plan:
     data: str
     pretrain_data: str
     scale: Scale
-    seeds: int
+    seeds: Seeds
     recipe_name: str
     changes: tuple[str, ...] = ()
     protocol: Mapping[str, int] = field(default_factory=dict)  # what differs from the retrieval protocol of the scale
@@ -30,19 +88,23 @@ class Plan:
         own = (f"{key}={json.dumps(value)}" for key, value in changes.items())
         return load_recipe(self.recipe_name, ("prior=null", *self.changes, *own))
 
+    def methods(self) -> dict[str, Recipe]:
+        """The paper's four methods, and ours."""
+        recipes = {method: self.recipe({"synthesis": method}) for method in METHODS}
+        return {**recipes, SPARSE: self.recipe({"prior": PRIOR})}
+
     def calibrated(self) -> Recipe:
         """A pretrained backbone as it is, its channels calibrated: the reference that training must beat."""
         return load_recipe("photos")
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a stopped experiment to go on."""
+        """What must be the same for a stopped experiment to go on; with more seeds it goes on too."""
         chosen = {"protocol": dict(self.protocol)} if self.protocol else {}
         return {
             "experiment": self.experiment,
             "data": self.data,
             "pretrain_data": self.pretrain_data,
             "scale": self.scale,
-            "seeds": self.seeds,
             "recipe": self.recipe({}).model_dump(mode="json"),
             **chosen,
         }

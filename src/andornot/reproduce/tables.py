@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from statistics import mean, stdev
 from typing import Any, Final
 
-from ..data import ImageSet
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from ..data import ImageSet, source_of
 from ..evaluate.linear import LinearSettings, linear_evaluation
 from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
-from ..evaluate.outcome import Outcome, Section, Spread, Table
-from ..evaluate.sets import train_and_test
+from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
+from ..evaluate.probing import READS, Reads
+from ..evaluate.sets import train_and_test, training_part
 from ..model import Model
 from ..ssl.recipe import Recipe
-from .paper import METHODS, paper_figure
+from .paper import METHODS, PAPERS, paper_figure
 from .plan import Plan
 from .work import Work
 
+_PRETRAINED: Final = "efficientnet-lite0 from ImageNet"
+_READS: Final = {
+    "backbone": "the pooled features of the backbone, as in the paper",
+    "degrees": "the possession degrees: the backbone is not trained here, so its features are the same for all methods",
+}
+_TRUTH_VALUES: Final = "Truth values"
 _PRODUCTS: Final = {"small": 1024, "paper": 4096}  # N·M of the ablation
 _VALUES: Final = (2, 4, 8, 16, 32)
 _ALPHAS: Final = (0.25, 0.5, 0.75)
@@ -27,8 +36,7 @@ _BETAS: Final = (0.3, 0.6, 0.9)
 
 def classification(plan: Plan, work: Work) -> Outcome:
     """Table 1: a linear layer on the frozen backbone of each method."""
-    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
-    figures, protocol = _accuracies(plan, work, recipes)
+    figures, protocol = _accuracies(plan, work, plan.methods())
     table = _table(
         "Top-1 accuracy of a linear layer on the frozen backbone, mean ± standard deviation.", "method", plan, figures
     )
@@ -37,60 +45,127 @@ def classification(plan: Plan, work: Work) -> Outcome:
         _best(figures, "has the highest accuracy"),
         figures,
         protocol,
-        [Section("Accuracy", _runs(plan), [table])],
+        [Section("Accuracy", _runs(plan, figures), [table]), *_comparison(figures, "accuracy")],
     )
 
 
 def ablation(plan: Plan, work: Work) -> Outcome:
     """The paper's lower half of Table 1, N × M at constant N·M; then α and β."""
-    product = _PRODUCTS[plan.scale]
     groups: dict[str, dict[str, dict[str, Any]]] = {
-        "Truth values": {
-            f"N = {product // m}, M = {m}": {"num_features": product // m, "num_values": m} for m in _VALUES
-        },
+        _TRUTH_VALUES: _shapes(plan),
         "Weight of the mixed pictures": {f"α = {alpha}": {"alpha": alpha} for alpha in _ALPHAS},
         "Weight of the expected value": {f"β = {beta}": {"beta": beta} for beta in _BETAS},
     }
     recipes = {name: plan.recipe(change) for changes in groups.values() for name, change in changes.items()}
     found, protocol = _accuracies(plan, work, recipes)
-    figures = {title: {name: found[name] for name in changes} for title, changes in groups.items()}
+    figures = {
+        title: {name: found[name] for name in changes if name in found}
+        for title, changes in groups.items()
+        if changes.keys() & found.keys()
+    }
     caption = "Top-1 accuracy of a linear layer, mean ± standard deviation."
     sections = [
-        Section(title, _runs(plan), [_table(caption, "settings", plan, of_group)])
+        Section(title, _runs(plan, of_group), [_table(caption, "settings", plan, of_group)])
         for title, of_group in figures.items()
     ]
-    summary = _best(figures["Truth values"], f"is best among the settings with N·M = {product}")
-    return Outcome("Ablation: N × M, α and β", summary, figures, protocol, sections)
+    return Outcome("Ablation: N × M, α and β", _best_shape(plan, figures), figures, protocol, sections)
+
+
+def multilabel_ablation(plan: Plan, work: Work) -> Outcome:
+    """The paper's lower half of Table 2: mean average precision for N × M at constant N·M."""
+    recipes = {name: plan.recipe(change) for name, change in _shapes(plan).items()}
+    plan.seeds.check(recipes)
+    measured = _Precisions(plan, work)
+    figures, protocol = measured.of(recipes)
+    table = _table(measured.caption(protocol), "settings", plan, figures)
+    section = Section(_TRUTH_VALUES, f"{_runs(plan, figures)} {measured.text}", [table])
+    groups = {_TRUTH_VALUES: figures}
+    return Outcome("Multilabel ablation: N × M", _best_shape(plan, groups), groups, protocol, [section])
 
 
 def multilabel(plan: Plan, work: Work) -> Outcome:
-    """Table 2: mean average precision of one linear layer on the frozen backbone of each method."""
-    train, test = train_and_test(plan.data)
-    images = train if plan.pretrain_data == plan.data else train_and_test(plan.pretrain_data)[0]
-    small = plan.scale == "small"
-    recipes = {method: plan.recipe({"synthesis": method}) for method in METHODS}
-    recipes["efficientnet-lite0 from ImageNet"] = plan.calibrated()
-
-    def measure(model: Model, seed: int) -> dict[str, Any]:
-        settings = MultilabelSettings(seed=seed, cached=small, epochs=100 if small else 500)
-        result = multilabel_evaluation(model, train, test, settings)
-        return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
-
-    figures, protocol = _measured(plan, work, images, recipes, measure, "multilabel")
-    caption = f"Mean average precision ({protocol['average_precision']}), mean ± standard deviation."
+    """Table 2: mean average precision of one linear layer, for each method and for a backbone from ImageNet."""
+    plan.seeds.check([*plan.methods(), _PRETRAINED])
+    measured = _Precisions(plan, work)
+    figures, protocol = measured.of(plan.methods())
+    for reads in READS:
+        found, _ = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        figures |= {f"{name}, {reads}": of_both for name, of_both in found.items()}
+    of_methods = {name: found for name, found in figures.items() if name in METHODS}
     return Outcome(
         "Multilabel classification (Table 2)",
-        _best({name: figures[name] for name in METHODS}, "has the highest mean average precision of the four methods"),
+        _best(of_methods or figures, "has the highest mean average precision of the four methods"),
         figures,
         protocol,
-        [Section("Mean average precision", _runs(plan), [_table(caption, "method", plan, figures)])],
+        [
+            Section(
+                "Mean average precision",
+                f"{_runs(plan, figures)} {measured.text}",
+                [_table(measured.caption(protocol), "method", plan, figures)],
+            ),
+            *_comparison(figures, "mean average precision"),
+        ],
     )
+
+
+class _Precisions:
+    """Measures mean average precision by one linear layer.
+
+    At paper scale it reads the backbone of each method. At small scale all methods share a backbone that is not
+    trained, so it reads the possession degrees.
+    """
+
+    def __init__(self, plan: Plan, work: Work) -> None:
+        self._plan, self._work = plan, work
+        self._train, self._test = train_and_test(plan.data)
+        self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+        self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
+
+    @property
+    def text(self) -> str:
+        """What is measured, for a report."""
+        return (
+            f"The linear layer reads {_READS[self._reads]}. It is trained on the split “{self._train.split}”, and "
+            f"measured on “{self._test.split}”."
+        )
+
+    @staticmethod
+    def caption(protocol: Mapping[str, Any]) -> str:
+        """Of a table."""
+        return f"Mean average precision ({protocol['average_precision']}), mean ± standard deviation."
+
+    def of(self, recipes: Mapping[str, Recipe], reads: Reads | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The figures of a model for each recipe, and the protocol."""
+        small = self._plan.scale == "small"
+        settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
+
+        def measure(model: Model, seed: int) -> dict[str, Any]:
+            result = multilabel_evaluation(model, self._train, self._test, replace(settings, seed=seed))
+            return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
+
+        figures, protocol = _measured(
+            self._plan, self._work, self._images, recipes, measure, f"multilabel-{settings.reads}"
+        )
+        return figures, {**protocol, "splits": {"training": self._train.split, "test": self._test.split}}
+
+
+def _shapes(plan: Plan) -> dict[str, dict[str, int]]:
+    """N × M at constant N·M."""
+    product = _PRODUCTS[plan.scale]
+    return {f"N = {product // m}, M = {m}": {"num_features": product // m, "num_values": m} for m in _VALUES}
+
+
+def _best_shape(plan: Plan, figures: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    of_group = figures.get(_TRUTH_VALUES) or next(iter(figures.values()))
+    return _best(of_group, f"is best among the settings with N·M = {_PRODUCTS[plan.scale]}")
 
 
 def _accuracies(
     plan: Plan, work: Work, recipes: Mapping[str, Recipe]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     train, test = train_and_test(plan.data)
+    images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+    plan.seeds.check(recipes)
     small = plan.scale == "small"
 
     def measure(model: Model, seed: int) -> dict[str, Any]:
@@ -98,7 +173,7 @@ def _accuracies(
         result = linear_evaluation(model, train, test, settings)
         return {"figure": result.accuracy, "best_epoch": result.best_epoch, "protocol": result.protocol}
 
-    return _measured(plan, work, train, recipes, measure, "linear")
+    return _measured(plan, work, images, recipes, measure, "linear")
 
 
 def _measured(
@@ -112,18 +187,15 @@ def _measured(
     """A model for each recipe and seed, and its figure; the protocol is the same for all."""
     figures: dict[str, dict[str, Any]] = {}
     protocol: dict[str, Any] = {}
-    for name, recipe in recipes.items():
+    for name, recipe in plan.seeds.chosen(recipes).items():
         same = next((other for other in figures if recipes[other] == recipe), None)
         if same is not None:  # as the middle setting of each part of the ablation
             figures[name] = figures[same]
             continue
         runs = []
-        # Without training nothing depends on the seed but the linear layer.
-        for seed in range(1 if recipe.regime == "calibrated" else plan.seeds):
-            label = f"{_file_name(name)}-{seed}"
-            model = work.model(label, images, recipe.model_copy(update={"seed": seed}))
+        for seed, run, model in work.runs(name, images, recipe, plan.seeds):
             depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
-            found = work.step(f"{what}-{label}", depends, partial(measure, model, seed))
+            found = work.step(f"{what}-{run}", depends, partial(measure, model, seed))
             protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
             runs.append(found["figure"])
         deviation = stdev(runs) if len(runs) > 1 else 0.0
@@ -135,15 +207,12 @@ def _measured(
     return figures, protocol
 
 
-def _file_name(name: str) -> str:
-    return name.replace(" = ", "").replace(", ", "-").replace(" ", "-")
-
-
 def _table(caption: str, first: str, plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = []
+    source = source_of(plan.data)
     for name, found in figures.items():
         ours = Spread(found["mean"], found["deviation"]) if len(found["runs"]) > 1 else found["mean"]
-        rows.append([name, ours, paper_figure(plan.data, name)])
+        rows.append([name, ours, paper_figure(source, name)])
     columns = [first, "here", "in the paper"]
     if all(row[2] is None for row in rows):
         columns, rows = columns[:2], [row[:2] for row in rows]
@@ -156,8 +225,48 @@ def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
     return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
 
 
-def _runs(plan: Plan) -> str:
-    text = f"{plan.seeds} runs with different seeds." if plan.seeds > 1 else "One run."
+def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
+    """The differences of all methods to logic, run by run; empty where there is nothing to compare."""
+    if PAPERS not in figures:
+        return []
+    rows: list[list[Cell]] = []
+    for name, found in figures.items():
+        # The same seed has the same start of the linear layer, and the same order of pictures.
+        pairs = list(zip(found["runs"], figures[PAPERS]["runs"], strict=False))
+        if name != PAPERS and len(pairs) > 1:
+            rows.append([name, len(pairs), paired_difference(pairs), _verdict(paired_difference(pairs))])
+    if not rows:
+        return []
+    caption = f"Mean difference in {what} to {PAPERS}, over runs with the same seed."
+    text = "Below 0 the method is worse than logic. Intervals are of a paired t-test, over seeds."
+    return [Section(f"Compared with {PAPERS}", text, [Table(caption, ["method", "runs", "difference", ""], rows)])]
+
+
+def paired_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """The mean of first - second, with the 95 % interval of Student's t for that many pairs.
+
+    >>> paired_difference([(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)])  # doctest: +ELLIPSIS
+    Interval(value=0.2, low=-0.048..., high=0.448...)
+    """
+    differences = [first - second for first, second in pairs]
+    count, centre = len(differences), mean(differences)
+    reach = float(stdtrit(count - 1, 0.975)) * stdev(differences) / count**0.5
+    return Interval(centre, centre - reach, centre + reach)
+
+
+def _verdict(difference: Interval) -> str:
+    if difference.low <= 0 <= difference.high:
+        return "not told apart"
+    return "better than logic" if difference.value > 0 else "worse than logic"
+
+
+def _runs(plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> str:
+    """How often each was measured."""
+    counts = {name: len(found["runs"]) for name, found in figures.items()}
+    most = max(counts.values())
+    text = f"{most} runs with different seeds." if most > 1 else "One run."
+    if fewer := [f"{name} {count}" for name, count in counts.items() if count < most]:
+        text += f" Fewer of {', '.join(fewer)}."
     if plan.scale == "small":
         text += (
             " This is a small version of the experiment: another network, fewer epochs, features computed once without "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,14 @@ from safetensors.torch import load_file
 
 from ..data import ImageSet
 from ..evaluate.outcome import EvaluationError
+from ..evaluate.probing import digest
 from ..evaluate.report import plain
-from ..model import DESCRIPTION, Model
+from ..model import DESCRIPTION, Model, new_backbone
 from ..pretraining import pretrain, view_features
 from ..ssl.batches import FeatureBatches
 from ..ssl.checkpoint import write_tensors, write_text
 from ..ssl.recipe import Recipe
+from .plan import Seeds, label
 
 SETTINGS: Final = "settings.json"
 # What the features of views depend on; with the seed other views are drawn, and a backbone without weights is another.
@@ -39,10 +41,17 @@ class Work:
         self._settings = json.dumps(plain(settings), indent=2) + "\n"
         file = folder / SETTINGS
         # Where nothing was made yet, nothing is lost: after a mistake the same folder may be used.
-        if self._models.exists() and file.exists() and file.read_text(encoding="utf-8") != self._settings:
+        if self._models.exists() and file.exists() and _settings_in(file) != json.loads(self._settings):
             raise EvaluationError(
                 f"{folder} holds an experiment with other settings ({file.name} says which): choose another -o"
             )
+
+    def runs(self, name: str, images: ImageSet, recipe: Recipe, seeds: Seeds) -> Iterator[tuple[int, str, Model]]:
+        """For each seed, the model of that recipe, and what it is called in the folder."""
+        # Without training nothing depends on the seed.
+        for seed in seeds.of(name)[:1] if recipe.regime == "calibrated" else seeds.of(name):
+            run = f"{label(name)}-{seed}"
+            yield seed, run, self.model(run, images, recipe.model_copy(update={"seed": seed}))
 
     def model(self, name: str, images: ImageSet, recipe: Recipe) -> Model:
         """The model of that name, trained or calibrated now if it is not there yet."""
@@ -60,8 +69,12 @@ class Work:
 
     def _view_features(self, images: ImageSet, recipe: Recipe) -> FeatureBatches:
         """Features of views, the same for each method, because the backbone does not change: computed once."""
-        digest = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
-        file = self.folder / "features" / f"{digest}.safetensors"
+        first = recipe.model_copy(update={"seed": 0})
+        backbones = [digest(new_backbone(of_seed, images.channels)) for of_seed in (first, recipe)]
+        # A pretrained backbone is the same for all seeds, and takes most of the time: its views are drawn once.
+        recipe = first if backbones[0] == backbones[1] else recipe
+        name = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
+        file = self.folder / "features" / f"{name}.safetensors"
         try:
             return FeatureBatches(**load_file(file))
         except (FileNotFoundError, SafetensorError, TypeError):
@@ -86,3 +99,9 @@ class Work:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps({"depends": wanted, "result": result}) + "\n")
         return result
+
+
+def _settings_in(file: Path) -> Any:
+    """Without the number of runs, which version 0.1 wrote with them: each has a model of its own."""
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    return {key: value for key, value in kept.items() if key != "seeds"}

@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ..data import Pictures
+from ..progress import track
 from .backbones import optimise_for_inference
 from .network import Network, Objective, StepResult
 from .synthesis import mix_pictures
@@ -12,10 +12,13 @@ from .views import Views
 
 
 class PictureBatches:
-    """Fresh views of pictures in every step: training from scratch, or fine-tuning."""
+    """Fresh views of pictures in every step: training from scratch, or fine-tuning.
 
-    def __init__(self, pictures: Pictures, views: Views) -> None:
-        self.pictures, self.views = pictures, views
+    `shapes` `(n, 2)` are the true heights and widths of pictures that were brought to one shape.
+    """
+
+    def __init__(self, pictures: Pictures, views: Views, shapes: Tensor | None = None) -> None:
+        self.pictures, self.views, self.shapes = pictures, views, shapes
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -23,7 +26,9 @@ class PictureBatches:
     def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
         """Two views of each picture through the network."""
         pictures = self.pictures[indices].to(_device(objective))
-        result: StepResult = objective(self.views(pictures, generator), self.views(pictures, generator))
+        shapes = None if self.shapes is None else self.shapes[indices]
+        one, other = (self.views(pictures, generator, shapes) for _ in range(2))
+        result: StepResult = objective(one, other)
         return result
 
 
@@ -61,21 +66,30 @@ class FeatureBatches:
 
 @torch.no_grad()
 def cache_features(
-    network: Network, pictures: Pictures, views: Views, *, count: int, mixing: float, seed: int, batch_size: int = 64
+    network: Network,
+    pictures: Pictures,
+    views: Views,
+    *,
+    count: int,
+    mixing: float,
+    seed: int,
+    shapes: Tensor | None = None,
+    batch_size: int = 64,
 ) -> FeatureBatches:
-    """Runs the backbone on `count` views of each picture, and on as many mixed pairs."""
+    """Runs the backbone on `count` views of each picture, and on as many mixed pairs; `shapes` as of PictureBatches."""
     backbone = optimise_for_inference(network.backbone)
     generator = torch.Generator().manual_seed(seed)
     shape = (count, len(pictures), network.backbone.width)
     plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
     partners = torch.empty(shape[:2], dtype=torch.int64)
     device = next(network.parameters()).device
-    with tqdm(total=2 * count * len(pictures), desc="features of views", unit=" pictures", delay=1) as bar:
+    with track("features of views", 2 * count * len(pictures), unit="views") as bar:
         for view in range(count):
             # Neighbours of a shuffled order are partners, so that one batch has both of them.
             order = torch.randperm(len(pictures), generator=generator)
             for indices in torch.tensor_split(order, -(-len(order) // batch_size)):
-                made = views(pictures[indices].to(device), generator)
+                of_batch = None if shapes is None else shapes[indices]
+                made = views(pictures[indices].to(device), generator, of_batch)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]
                 plain[view, indices] = backbone(made).half().cpu()

@@ -64,7 +64,7 @@ class CalibratedHead(nn.Module):
 
     def _counts(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """How many quantiles are below values `(C, B)`, and how many are not above them."""
-        if torch.onnx.is_in_onnx_export():  # which knows no searchsorted
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no searchsorted
             levels = self.quantiles.unsqueeze(1)
             return (levels < values.unsqueeze(-1)).sum(-1), (levels <= values.unsqueeze(-1)).sum(-1)
         return torch.searchsorted(self.quantiles, values), torch.searchsorted(self.quantiles, values, right=True)

@@ -32,7 +32,7 @@ class Calibration(BaseModel):
 
 
 class Recipe(BaseModel):
-    """Settings of a pretraining. The defaults are the paper's."""
+    """Settings of a pretraining. The defaults are the paper's, but for `crops_from`."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
@@ -46,6 +46,11 @@ class Recipe(BaseModel):
 
     size: int | None = Field(default=None, ge=8, description="side of the pictures; default: the backbone's")
     fit: Literal["crop", "squash"] = "crop"
+    crops_from: Literal["centre", "original"] = Field(
+        default="centre",
+        description="what views are cut from: the centre square at 8/7 of the size, which is quick, or all of the "
+        "picture, as in the paper; for square pictures both are the same",
+    )
     views: dict[str, Any] = Field(default={}, description="what differs from SimSiam's augmentation")
     cached_views: int = Field(default=4, ge=2, description="regime frozen: views computed of each picture")
 

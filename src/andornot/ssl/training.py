@@ -7,7 +7,6 @@ the epoch, views from the seed and the step.
 
 import math
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -16,8 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from .. import progress
+from ..logic import Representation
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -135,18 +135,16 @@ class _Training:
         saved = time.monotonic()
         with without_denormals(), stop_signals() as stop, self._bar() as bar:
             for step in range(self.start, self.total):
-                result = self._step(step)
+                parts = self._step(step)
                 epoch_ends = (step + 1) % self.steps_per_epoch == 0
-                self._report(step, result, bar)
+                self._report(step, parts, bar)
                 if epoch_ends and after_epoch and self.fabric.is_global_zero:
                     epoch = (step + 1) // self.steps_per_epoch
                     figures = after_epoch(Progress(epoch, self.recipe.epochs, self.bare.network))
                     self.bare.train()
                     self._write(step, figures)
                     if figures:
-                        bar.write(
-                            f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()), sys.stderr
-                        )
+                        bar.say(f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
                 due, asked = self._agree(time.monotonic() - saved > self.recipe.checkpoint_seconds, stop.asked)
                 if due or asked or step + 1 == self.total:
                     self._save(step + 1)
@@ -155,7 +153,8 @@ class _Training:
                     raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
         return self.bare.network
 
-    def _step(self, step: int) -> StepResult:
+    def _step(self, step: int) -> list[StepResult]:
+        """One step of the optimiser; the results of the parts that its batch is split into."""
         recipe = self.recipe
         # Dropout and the like take torch's own generator: it is set anew for each step, too.
         torch.manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank))
@@ -179,7 +178,7 @@ class _Training:
             )
         self.optimiser.step()
         self.bare.centre.update(*(target for result in results for target in result.targets))
-        return result
+        return results
 
     def _agree(self, *wishes: bool) -> list[bool]:
         """What any process wishes: clocks and signals differ between them, and all must save after the same step."""
@@ -198,13 +197,17 @@ class _Training:
         mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
         return mine
 
-    def _report(self, step: int, result: StepResult, bar: "tqdm[Any]") -> None:
+    def _report(self, step: int, parts: list[StepResult], bar: progress.Progress) -> None:
         bar.update(self.batch_size)
         if (step + 1) % self.log_every and step + 1 != self.total:
             return
-        health = measure_health(result.targets[0].representation)
-        losses = {f"loss_{k}": v.item() for k, v in result.losses._asdict().items() if v is not None}
-        bar.set_postfix(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}", refresh=False)
+        health = measure_health(Representation.cat([part.targets[0].representation for part in parts]))
+        losses = {
+            f"loss_{name}": sum(getattr(part.losses, name).item() for part in parts) / len(parts)
+            for name, loss in parts[0].losses._asdict().items()
+            if loss is not None
+        }
+        bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}")
         self._write(step, {**losses, **health._asdict(), "learning_rate": self.optimiser.param_groups[0]["lr"]})
         message = collapse_warning(health, step)
         if message and not self.warned:
@@ -218,15 +221,12 @@ class _Training:
         if self.board and figures:
             self.board.log_metrics(figures, step + 1)
 
-    def _bar(self) -> "tqdm[Any]":
-        return tqdm(
-            total=self.total * self.batch_size,
-            initial=self.start * self.batch_size,
-            desc="pretraining",
-            unit=" pictures",
-            unit_scale=True,
-            disable=not self.fabric.is_global_zero,
-            mininterval=0.5,
+    def _bar(self) -> progress.Progress:
+        return progress.track(
+            "pretraining",
+            self.total * self.batch_size,
+            done=self.start * self.batch_size,
+            shown=None if self.fabric.is_global_zero else False,
         )
 
     def _save(self, step: int) -> None:
@@ -265,9 +265,11 @@ def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
                 "a run goes on with what it began with, or starts anew with --overwrite"
             )
     for key, value in mine["recipe"].items():
-        if key not in _FREE and theirs["recipe"].get(key) != value:
+        # What an older version did not write, it did by default.
+        before = theirs["recipe"].get(key, Recipe.model_fields[key].get_default(call_default_factory=True))
+        if key not in _FREE and before != value:
             raise CheckpointError(
-                f"{path} was made with {key}={theirs['recipe'].get(key)!r}, and now it is {value!r}; "
+                f"{path} was made with {key}={before!r}, and now it is {value!r}; "
                 "a run goes on with the settings it began with, or starts anew with --overwrite"
             )
     return checkpoint

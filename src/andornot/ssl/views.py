@@ -148,26 +148,35 @@ class Views:
         return f"Views({self.settings})"
 
     @torch.no_grad()
-    def __call__(self, pictures: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(
+        self, pictures: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None
+    ) -> Tensor:
         """Pictures `(B, C, H, W)`, uint8 or floats from 0 to 1, C = 1 or 3, become float32 `(B, C, size, size)`.
 
         All randomness comes from `generator` (torch's own on the CPU if `None`), the same amount for every batch of B
         pictures, whatever they show: its state alone decides what the next calls give. It may live on the CPU
         while the pictures are elsewhere. Pictures of one channel have no saturation, hue or grey: these are ignored.
+
+        `shapes` `(B, 2)` are the true heights and widths where pictures of different shapes were brought to one, so
+        that crops are those of the originals: an area of the original, with a ratio of its own pixels.
         """
         _check_pictures(pictures)
-        return self.render(pictures, self.draw(pictures, generator))
+        return self.render(pictures, self.draw(pictures, generator, shapes))
 
-    def draw(self, pictures: Tensor, generator: torch.Generator | None = None) -> Drawn:
+    def draw(self, pictures: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None) -> Drawn:
         """The random part of a call: what will be done to each of the pictures `(B, C, H, W)`."""
-        count, _, height, width = pictures.shape
+        count = len(pictures)
+        kept = torch.tensor(pictures.shape[2:], device=pictures.device)
+        height, width = (kept.expand(count, 2) if shapes is None else shapes.to(pictures.device)).unbind(1)
         source = torch.device("cpu") if generator is None else generator.device
         shape = (count, _NUMBERS_PER_PICTURE)
         numbers = torch.rand(shape, generator=generator, device=source, dtype=torch.float32).to(pictures.device)
         areas, ratios, keys = numbers[:, :CROP_TRIES], numbers[:, CROP_TRIES : 2 * CROP_TRIES], numbers[:, -4:]
         y, x, flip, jitter, *factors, grey, blur, sigma = numbers[:, 2 * CROP_TRIES : -4].unbind(1)
         settings = self.settings
-        warp = Warp(*_crops(settings, areas, ratios, y, x, height, width), flip=flip < settings.flip)
+        top, left, crop_height, crop_width = _crops(settings, areas, ratios, y, x, height, width)
+        down, across = kept[0] / height, kept[1] / width  # from the original to the picture as it is kept
+        warp = Warp(top * down, left * across, crop_height * down, crop_width * across, flip=flip < settings.flip)
         return Drawn(
             warp,
             _jitter(settings, jitter, factors, keys, grey) if settings.jitter or settings.grey else None,
@@ -224,23 +233,23 @@ def _between(bounds: tuple[float, float], uniform: Tensor) -> Tensor:
 
 
 def _crops(
-    settings: ViewSettings, areas: Tensor, ratios: Tensor, y: Tensor, x: Tensor, height: int, width: int
+    settings: ViewSettings, areas: Tensor, ratios: Tensor, y: Tensor, x: Tensor, height: Tensor, width: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """RandomResizedCrop's top, left, height and width, `(B,)` each, from uniform numbers.
 
-    `areas` and `ratios` are `(B, tries)`: the first try that fits into the picture counts. If none does, the
-    largest centred crop with a permitted ratio is taken.
+    `areas` and `ratios` are `(B, tries)`, all else `(B,)`: the first try that fits into the picture counts. If none
+    does, the largest centred crop with a permitted ratio is taken.
     """
-    area = height * width * _between(settings.crop_scale, areas)
+    area = (height * width)[:, None] * _between(settings.crop_scale, areas)
     low, high = settings.crop_ratio
     ratio = _between((math.log(low), math.log(high)), ratios).exp()
     heights, widths = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
-    fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
+    fits = (heights >= 1) & (heights <= height[:, None]) & (widths >= 1) & (widths <= width[:, None])
     first = fits.byte().argmax(1, keepdim=True)
     fitting = fits.gather(1, first).squeeze(1)
     # A picture that is much longer than wide would round the other side to 0.
-    full_height = max(1, min(height, round(width / low)))
-    full_width = max(1, min(width, round(height * high)))
+    full_height = (width.double() / low).round().minimum(height).clamp(min=1).float()
+    full_width = (height.double() * high).round().minimum(width).clamp(min=1).float()
     crop_height = heights.gather(1, first).squeeze(1).where(fitting, full_height)
     crop_width = widths.gather(1, first).squeeze(1).where(fitting, full_width)
     top, left = (

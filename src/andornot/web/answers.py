@@ -61,11 +61,15 @@ class GalleryAnswer(BaseModel):
 
 
 class PictureName(BaseModel):
-    """A picture of the gallery; `name` is its file's own name, `term` how it is written in a formula."""
+    """A picture of the gallery; `name` is its file's own name, `term` how it is written in a formula.
+
+    `version` is another one when the picture is: with `v=` it, what shows the picture may be kept for ever.
+    """
 
     id: int
     name: str
     term: str
+    version: str
 
 
 class Picture(PictureName):
@@ -93,8 +97,12 @@ class FeatureDegree(BaseModel):
 
 
 class PictureAnswer(Picture):
-    """One picture. `features` are those it has most of, compared with the gallery's average."""
+    """One picture. `features` are those it has most of, compared with the gallery's average.
 
+    `path` is where its file is: told to who asks from the machine itself, else null.
+    """
+
+    path: str | None
     width: int | None
     height: int | None
     features: list[FeatureDegree]
@@ -108,6 +116,7 @@ class FormulaName(BaseModel):
     end: int
     id: int | None
     upload: str | None
+    version: str
     file: str
 
 
@@ -159,9 +168,13 @@ class Reason(BaseModel):
 
 
 class Hit(PictureName):
-    """A picture that was found. Smaller distances are nearer. `why` is empty unless it was asked for."""
+    """A picture that was found. Smaller distances are nearer. `why` is empty unless it was asked for.
+
+    `path` is where its file is: told to who asks from the machine itself, else null.
+    """
 
     label: str
+    path: str | None = None
     distance: float
     taken: Time
     taken_from: TakenFrom
@@ -225,6 +238,7 @@ class Compared(BaseModel):
 
     id: int | None
     upload: str | None
+    version: str
     name: str
 
 

@@ -24,19 +24,24 @@ _PAGES: Final = ("/", "/features", "/feature/{number}", "/compare", "/help")
 _ABOUT: Final = "Search a gallery of pictures with formulas such as 12 & ~cat.jpg."
 
 
-def make_app(gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """The app that serves a gallery under the name of `host`, to who has the token, if there is one."""
+def make_app(
+    gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, tells_paths: bool = False
+) -> ASGIApp:
+    """The app that serves a gallery under the name of `host`, to who has the token, if there is one.
+
+    `tells_paths`: whether who asks may know where the files of pictures are.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.services = Services(gallery)
+        app.state.services = Services(gallery, tells_paths=tells_paths)
         async with app.state.services.running():
             yield
 
     app = _Api(
         title="andornot", description=_ABOUT, version=__version__, lifespan=lifespan, openapi_url=None, docs_url=None
     )
-    api = APIRouter(prefix="/api", responses=problems.failures(400, 401, 403, 500, 503))
+    api = APIRouter(prefix="/api", responses=problems.failures(400, 401, 403, 500, 503, 504))
     for part in (browsing_routes, search_routes, upload_routes):
         api.include_router(part.router)
     app.include_router(api)

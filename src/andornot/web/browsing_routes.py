@@ -11,9 +11,9 @@ from . import answers
 from .parameters import FeatureNumber, Id, Limit, Listed, Offset, Top, Version
 from .problems import failures
 from .sending import as_json, as_picture, is_among, pictures, unchanged
-from .services import Here, Services
+from .services import Here, Owner, Services
 from .telling import record, tell_feature, tell_features, tell_gallery, tell_picture, tell_pictures
-from .thumbnails import Shown, show, tag_of
+from .thumbnails import Shown, is_as_indexed, show, tag_of, version_of
 
 router: Final = APIRouter()
 
@@ -32,9 +32,9 @@ async def get_pictures(here: Here, listed: Annotated[Listed, Query()]) -> Respon
 
 
 @router.get("/pictures/{id}", response_model=answers.PictureAnswer, responses=failures(404))
-async def get_picture(here: Here, id: Id) -> Response:  # noqa: A002
+async def get_picture(here: Here, owner: Owner, id: Id) -> Response:  # noqa: A002
     """One picture, and the features that it has most of."""
-    return as_json(await here.lane.run(tell_picture, here.live.current().browser, id))
+    return as_json(await here.lane.run(tell_picture, here.live.current().browser, id, owner))
 
 
 @router.get("/pictures/{id}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
@@ -73,9 +73,10 @@ async def _send(
     """A picture, unless the asker has it already."""
     picture, given = record(here.live.current().browser, identity), request.headers.get("if-none-match", "")
 
-    def make_if_needed() -> tuple[str, Shown | None]:
+    def make_if_needed() -> tuple[str, bool, Shown | None]:
         tag = tag_of(picture)
-        return tag, None if is_among(tag, given) else make(picture)
+        lasts = version == version_of(picture.digest) and is_as_indexed(picture)
+        return tag, lasts, None if is_among(tag, given) else make(picture)
 
-    tag, shown = await here.lane.run(make_if_needed)
-    return unchanged(tag, version) if shown is None else as_picture(shown, tag, version)
+    tag, lasts, shown = await here.lane.run(make_if_needed)
+    return unchanged(tag, lasts) if shown is None else as_picture(shown, tag, lasts)

@@ -42,8 +42,8 @@ def compare(a: str, b: str, count: int, served: Served, uploads: Uploads) -> Com
         for operation, text in _FORMULAS.items()
     }
     return CompareAnswer(
-        a=Compared(id=first.id, upload=first.upload, name=first.file),
-        b=Compared(id=second.id, upload=second.upload, name=second.file),
+        a=_told(first),
+        b=_told(second),
         features=chosen.tolist(),
         shown_by=[shown_by(served.browser, feature) for feature in chosen.tolist()],
         degrees={operation: value.degrees.tolist() for operation, value in computed.items()},
@@ -58,6 +58,10 @@ def _find(name: str, served: Served, uploads: Uploads) -> FormulaName:
         return names(Formula(write_name(name)), served, uploads.known([name]))[0]
     except FormulaError as error:
         raise RequestError(404, error.message) from None
+
+
+def _told(found: FormulaName) -> Compared:
+    return Compared(id=found.id, upload=found.upload, version=found.version, name=found.file)
 
 
 def _represent(found: FormulaName, served: Served, uploads: Uploads) -> Representation:

@@ -9,11 +9,10 @@ from ..logic import program as p
 from ..logic.parser import Token, parse, tokens
 from .answers import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
 from .live import Served
+from .telling import tell_name
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
-# Operations: for "-" the names that occur more than once take each of their truth values in turn.
-_MAX_WORK: Final = 50_000
 
 
 def read(text: str) -> Formula:
@@ -26,17 +25,9 @@ def read(text: str) -> Formula:
     return formula
 
 
-def check_work(formula: Formula, num_values: int) -> None:
-    """A FormulaError if the exact meaning would take longer than a few seconds to compute."""
-    program = parse(formula.text).program
-    repeated = sum(count > 1 for count in p.mentions(program).values())
-    minus = next((token.start for token in tokens(formula.text) if token.kind == "-"), None)
-    if minus is not None and len(program) * num_values**repeated > _MAX_WORK:
-        message = (
-            f'with "-", {repeated} names that occur more than once take too long here; write "a & ~b", '
-            "or use semantics=independent"
-        )
-        raise FormulaError(message, formula.text, minus)
+def repeats_names(formula: Formula) -> bool:
+    """Whether a picture is named twice: then the exact meaning may take seconds to compute."""
+    return len(list(_mentions(formula.text))) > len(formula.names)
 
 
 def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[FormulaName]:
@@ -45,12 +36,12 @@ def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[Fo
     told = []
     for token in _mentions(formula.text):
         position, name = found[token.name].position, printable(token.name)
-        if position is None:
-            identity, upload, file = None, name, name
-        else:
-            identity, upload = int(served.browser.snapshot.ids[position]), None
-            file = printable(served.browser.name(position))
-        told.append(FormulaName(name=name, start=token.start, end=token.end, id=identity, upload=upload, file=file))
+        mention = FormulaName(name=name, start=token.start, end=token.end, id=None, upload=name, version="", file=name)
+        if position is not None:
+            picture = tell_name(served.browser, position)
+            mention.id, mention.upload = picture.id, None
+            mention.version, mention.file = picture.version, picture.name
+        told.append(mention)
     return told
 
 

@@ -1,5 +1,6 @@
 """Who may ask: the host that was meant, requests of the page itself, and the token where one is needed."""
 
+import asyncio
 import hmac
 import ipaddress
 import socket
@@ -12,7 +13,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .problems import answer
+from .problems import answer, answer_for
 
 _POLICY: Final = "; ".join(
     (
@@ -62,20 +63,28 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        has_begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        refusal = self._refusal(scope)
-        await (self._app if refusal is None else refusal)(scope, receive, send_guarded)
+        answering = self._refusal(scope) or self._app
+        try:
+            await answering(scope, receive, send_guarded)
+        except asyncio.CancelledError:  # the server is told to stop, and this would take too long
+            if not has_begun:
+                await answer(503, "the server stops")(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self._is_own_host(headers.get("host", "")):
-            return answer(403, "this server is not called so: use the address that andornot serve printed")
+            return answer_for(scope, 403, "this server is not called so: use the address that andornot serve printed")
         if not _is_own_site(scope["method"], headers):
-            return answer(403, "requests from other sites are refused")
+            return answer_for(scope, 403, "requests from other sites are refused")
         if self._token is None:
             return None
         return self._without_token(scope, headers, self._token)
@@ -100,7 +109,7 @@ class Guard:
             response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Cache-Control": "no-store"})
             response.set_cookie(cookie, token, httponly=True, samesite="strict")
             return response
-        return answer(401, "the token is missing or wrong: use the address that andornot serve printed")
+        return answer_for(scope, 401, "the token is missing or wrong: use the address that andornot serve printed")
 
 
 def _is_own_site(method: str, headers: Mapping[str, str]) -> bool:

@@ -11,10 +11,11 @@ from ..gallery.database import DATABASE
 from ..gallery.errors import LockedError
 from ..gallery.vectors import DERIVED
 from ..model import ModelError
+from .lanes import THREADS
 from .problems import general, log
 
 _SECONDS: Final = 1.0
-_PATIENCE: Final = 5.0  # at the end; to read or to derive may take longer, and nobody needs it any more
+_PATIENCE: Final = 0.3  # at the end; to read or to derive may take longer, and nobody needs it any more
 
 Signature = tuple[tuple[int, int, int] | None, ...]
 
@@ -36,7 +37,7 @@ class Live:
         self._served: Served | None = None
         self._trouble: Exception | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="andornot-following", daemon=True)
+        self._thread = threading.Thread(target=self._follow, name=f"{THREADS}following", daemon=True)
 
     @property
     def name(self) -> str:

@@ -22,7 +22,9 @@ Offset = Annotated[int, Query(ge=0, le=_LARGEST)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 FormulaText = Annotated[str, Query(max_length=MAX_CHARACTERS, description="such as `12 & ~cat.jpg`")]
 PictureText = Annotated[str, Query(min_length=1, max_length=300, description="an id, a file name or an upload")]
-Version = Annotated[str, Query(max_length=100, description="any text: the answer may then be kept for ever")]
+Version = Annotated[
+    str, Query(max_length=100, description="the `version` of the picture: the answer may then be kept for ever")
+]
 _Date = Annotated[str, Field(max_length=30, description="as 2024, 2024-05 or 2024-05-31")]
 
 

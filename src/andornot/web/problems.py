@@ -1,12 +1,15 @@
 """What can go wrong with a request, as the JSON that the page and programs get. No path of the disk is ever in it."""
 
+import html
 import logging
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from ..data import BrokenImageError
 from ..gallery import GalleryError
@@ -21,18 +24,34 @@ log: Final = logging.getLogger("andornot.web")
 _DAMAGED: Final = "the gallery is damaged: andornot index --repair mends it, and the server's log says what is wrong"
 _NOT_READY: Final = "the gallery or the disk cannot be used at the moment: try again; the server's log says more"
 _FAULT: Final = "a fault of the server, whose log says more"
+_NO_PAGE: Final = "there is nothing at this address"
+# Without a style: who lacks the token gets none of the server's files.
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>andornot</title>
+<h1>andornot</h1>
+<p>{message}</p>
+<p><a href="/">To the pictures</a></p>
+</html>
+"""
 _MEANING: Final = {
     400: "a parameter or a formula that is wrong",
     401: "the token is missing or wrong",
     403: "a request from another site, or for another host",
     404: "there is no such thing",
+    408: "it did not arrive in time",
     413: "too large",
     415: "not a picture",
     500: "the gallery is damaged",
     503: "busy, or the gallery cannot be read: try again",
+    504: "the search takes too long",
 }
 _HEADERS: Final = {
     401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},
     413: {"Connection": "close"},  # or what is too large would still be received, to its end
     503: {"Retry-After": "1"},
 }
@@ -61,6 +80,14 @@ def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def answer(status: int, message: str, **more: Any) -> JSONResponse:
     """The answer to a request that went wrong."""
     return JSONResponse({"error": {"message": message, **more}}, status, _HEADERS.get(status))
+
+
+def answer_for(scope: Scope, status: int, message: str) -> Response:
+    """The same, as a page for who opened an address in a browser."""
+    is_for_people = not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get("accept", "")
+    if not is_for_people:
+        return answer(status, message)
+    return HTMLResponse(_PAGE.format(message=html.escape(message)), status, _HEADERS.get(status))
 
 
 def general(error: Exception) -> RequestError:
@@ -94,8 +121,9 @@ def install(app: FastAPI) -> None:
         return answer(400, f"{first['loc'][-1]}: {first['msg']}")
 
     @app.exception_handler(HTTPException)
-    async def refused_by_starlette(_: Request, error: HTTPException) -> JSONResponse:
-        response = answer(error.status_code, str(error.detail))
+    async def refused_by_starlette(request: Request, error: HTTPException) -> Response:
+        message = _NO_PAGE if error.status_code == 404 else str(error.detail)
+        response = answer_for(request.scope, error.status_code, message)
         response.headers.update(error.headers or {})
         return response
 

@@ -15,7 +15,7 @@ from .parameters import Downloaded, FormulaText, Id, PictureText, Searched, Top
 from .problems import BusyError, failures
 from .searches import Manner
 from .sending import as_json
-from .services import Here, Services
+from .services import Here, Owner, Services
 from .telling import find
 
 router: Final = APIRouter()
@@ -30,18 +30,18 @@ async def get_formula(here: Here, formula: FormulaText) -> Response:
 
 
 @router.get("/search", response_model=answers.SearchAnswer)
-async def search(here: Here, searched: Annotated[Searched, Query()]) -> Response:
+async def search(here: Here, owner: Owner, searched: Annotated[Searched, Query()]) -> Response:
     """The pictures nearest to a formula."""
     found = await here.searches.ask(searched.formula, searched.manner)
-    return as_json(found.answer)
+    return as_json(found.told(owner))
 
 
 @router.get("/pictures/{id}/similar", response_model=answers.SearchAnswer, responses=failures(404))
-async def get_similar(here: Here, id: Id, top: Top = 24) -> Response:  # noqa: A002
+async def get_similar(here: Here, owner: Owner, id: Id, top: Top = 24) -> Response:  # noqa: A002
     """The pictures nearest to a picture."""
     find(here.live.current().browser, id)
     found = await here.searches.ask(str(id), Manner(top))
-    return as_json(found.answer)
+    return as_json(found.told(owner))
 
 
 @router.get("/compare", response_model=answers.CompareAnswer, responses=failures(404))
@@ -57,12 +57,12 @@ async def get_comparison(
     response_class=Response,
     responses={200: {"description": "the hits", "content": {"application/zip": _FILES, "text/csv": _FILES}}},
 )
-async def download(here: Here, downloaded: Annotated[Downloaded, Query()]) -> Response:
+async def download(here: Here, owner: Owner, downloaded: Annotated[Downloaded, Query()]) -> Response:
     """The hits of a search as a list, or as a zip of the pictures."""
     found = await here.searches.ask(downloaded.formula, downloaded.manner)
     headers = {"Content-Disposition": f'attachment; filename="hits.{downloaded.format}"'}
     if downloaded.format == "csv":
-        return Response(as_csv(found.hits), media_type="text/csv", headers=headers)
+        return Response(as_csv(found.hits, owner), media_type="text/csv", headers=headers)
     if here.downloads.locked():
         raise BusyError
     return StreamingResponse(_streamed(as_zip(found.hits), here), media_type="application/zip", headers=headers)

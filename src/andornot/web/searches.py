@@ -9,15 +9,19 @@ from typing import Final
 from ..gallery import GalleryError, Hit, Where
 from ..logic import Formula, FormulaError
 from .answers import FormulaName, SearchAnswer
-from .formulas import check_work, names, read
+from .formulas import names, read, repeats_names
 from .lanes import Lane
 from .live import Live, Served
 from .problems import BusyError, RequestError
-from .telling import tell_hits
+from .telling import tell_hits, tell_path
 from .uploads import Uploads
 
+AT_ONCE: Final = 4
+MAX_SECONDS: Final = 30.0
 _TOGETHER: Final = 32
 _WAITING: Final = 128
+_LONG: Final = 0.5
+_TOO_LONG: Final = "the search takes longer than {:.0f} seconds: ask for less, or with semantics=independent"
 
 
 @dataclass(frozen=True)
@@ -35,57 +39,95 @@ class Manner:
 
 @dataclass(frozen=True)
 class Found:
-    """The hits of a search, and what is told of them."""
+    """The hits of a search, and what everybody is told of them."""
 
     hits: list[Hit]
     answer: SearchAnswer
 
+    def told(self, is_owner: bool) -> SearchAnswer:
+        """The answer; its pictures' owner hears where they are."""
+        if not is_owner:
+            return self.answer
+        pairs = zip(self.answer.hits, self.hits, strict=True)
+        hits = [told.model_copy(update={"path": tell_path(hit.path)}) for told, hit in pairs]
+        return self.answer.model_copy(update={"hits": hits})
+
 
 @dataclass(eq=False)
 class _Question:
-    formula: str
+    formula: Formula
     manner: Manner
     answer: asyncio.Future[Found]
 
 
 class Searches:
-    """Makes one call of the gallery after the other: within one, all threads of torch work anyway."""
+    """Makes one call of the gallery after the other: within one, all threads of torch work anyway.
 
-    def __init__(self, live: Live, uploads: Uploads, lane: Lane) -> None:
-        self._live, self._uploads, self._lane = live, uploads, lane
+    A call that takes long is not waited for: the next one begins beside it. Formulas that may take seconds by
+    themselves have a lane of their own, and nobody waits for them but their askers.
+    """
+
+    def __init__(self, live: Live, uploads: Uploads, lane: Lane, demanding: Lane) -> None:
+        self._live, self._uploads, self._lane, self._demanding = live, uploads, lane, demanding
         self._waiting: list[_Question] = []
+        self._calls: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
 
-    async def ask(self, formula: str, manner: Manner) -> Found:
+    async def ask(self, text: str, manner: Manner) -> Found:
         """What is found, or the error of this formula alone."""
+        formula = read(text)
+        question = _Question(formula, manner, asyncio.get_running_loop().create_future())
+        try:
+            async with asyncio.timeout(MAX_SECONDS):
+                if manner.semantics == "exact" and repeats_names(formula):
+                    await self._answer([question], self._demanding)
+                else:
+                    self._enqueue(question)
+                return await question.answer
+        except TimeoutError:
+            if question in self._waiting:
+                raise BusyError from None
+            raise RequestError(504, _TOO_LONG.format(MAX_SECONDS)) from None
+
+    def _enqueue(self, question: _Question) -> None:
         if len(self._waiting) >= _WAITING:
             raise BusyError
-        question = _Question(formula, manner, asyncio.get_running_loop().create_future())
         self._waiting.append(question)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._answer_all())
-        return await question.answer
 
     async def _answer_all(self) -> None:
-        while self._waiting:
-            manner = self._waiting[0].manner
-            batch = [question for question in self._waiting if question.manner == manner][:_TOGETHER]
-            self._waiting = [question for question in self._waiting if question not in batch]
-            batch = [question for question in batch if not question.answer.done()]  # the others have gone away
-            results: Sequence[Found | Exception]
-            try:
-                results = await self._lane.run(self._find_all, [question.formula for question in batch], manner)
-            except Exception as error:
-                results = [error] * len(batch)
-            for question, result in zip(batch, results, strict=True):
-                if question.answer.done():
-                    continue
-                if isinstance(result, Exception):
-                    question.answer.set_exception(result)
-                else:
-                    question.answer.set_result(result)
+        while batch := self._next_batch():
+            call = asyncio.create_task(self._answer(batch, self._lane))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+            await asyncio.wait({call}, timeout=_LONG)
+            while len(self._calls) >= AT_ONCE:
+                await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
 
-    def _find_all(self, texts: Sequence[str], manner: Manner) -> list[Found | Exception]:
+    def _next_batch(self) -> list[_Question]:
+        """Those that ask in the manner of the first, if anybody asks still."""
+        self._waiting = [question for question in self._waiting if not question.answer.done()]
+        batch = [question for question in self._waiting if question.manner == self._waiting[0].manner][:_TOGETHER]
+        self._waiting = [question for question in self._waiting if question not in batch]
+        return batch
+
+    async def _answer(self, batch: Sequence[_Question], lane: Lane) -> None:
+        results: Sequence[Found | Exception]
+        try:
+            formulas = [question.formula for question in batch]
+            results = await lane.run(self._find_all, formulas, batch[0].manner)
+        except Exception as error:
+            results = [error] * len(batch)
+        for question, result in zip(batch, results, strict=True):
+            if question.answer.done():  # nobody waits for it any more
+                continue
+            if isinstance(result, Exception):
+                question.answer.set_exception(result)
+            else:
+                question.answer.set_result(result)
+
+    def _find_all(self, formulas: Sequence[Formula], manner: Manner) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
         served = self._live.current()
         try:
@@ -94,11 +136,8 @@ class Searches:
             raise RequestError(400, str(error)) from None
         asked: dict[int, tuple[Formula, list[FormulaName]]] = {}
         results: dict[int, Found | Exception] = {}
-        for place, text in enumerate(texts):
+        for place, formula in enumerate(formulas):
             try:
-                formula = read(text)
-                if manner.semantics == "exact":
-                    check_work(formula, served.browser.model.num_values)
                 asked[place] = formula, names(formula, served, self._uploads.known(formula.names))
             except FormulaError as error:
                 results[place] = error
@@ -117,7 +156,7 @@ class Searches:
                     seconds=round(seconds, 6),
                 )
                 results[place] = Found(hits, answer)
-        return [results[place] for place in range(len(texts))]
+        return [results[place] for place in range(len(formulas))]
 
     def _search(self, formulas: list[Formula], served: Served, manner: Manner) -> list[list[Hit] | FormulaError]:
         named = [name for formula in formulas for name in formula.names]

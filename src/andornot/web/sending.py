@@ -33,15 +33,15 @@ def is_among(tag: str, given: str) -> bool:
     return tag in (one.strip().removeprefix("W/") for one in given.split(","))
 
 
-def unchanged(tag: str, version: str) -> Response:
+def unchanged(tag: str, lasts: bool) -> Response:
     """Tells the asker to use what it has."""
-    return Response(status_code=304, headers=_headers(tag, version))
+    return Response(status_code=304, headers=_headers(tag, lasts))
 
 
-def as_picture(shown: Shown, tag: str, version: str) -> Response:
-    """A picture; with a version in its address it may be kept for ever."""
-    return Response(shown.content, media_type=shown.media_type, headers=_headers(tag, version))
+def as_picture(shown: Shown, tag: str, lasts: bool) -> Response:
+    """A picture; what `lasts`, because another one would have another address, may be kept for ever."""
+    return Response(shown.content, media_type=shown.media_type, headers=_headers(tag, lasts))
 
 
-def _headers(tag: str, version: str) -> dict[str, str]:
-    return {"ETag": tag, "Cache-Control": _FOR_EVER if version else _ASK_AGAIN}
+def _headers(tag: str, lasts: bool) -> dict[str, str]:
+    return {"ETag": tag, "Cache-Control": _FOR_EVER if lasts else _ASK_AGAIN}

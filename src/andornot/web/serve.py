@@ -1,8 +1,10 @@
 """`andornot serve`: a socket, an address to print, and a server until it is told to stop."""
 
+import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from argparse import Namespace
@@ -14,17 +16,16 @@ from .errors import ServeError
 
 DEFAULT_PORT: Final = 8008
 _TRIED_PORTS: Final = 100
-_BACKLOG: Final = 512
-_GRACE_SECONDS: Final = 20
+_PATIENCE: Final = 0.05
 
 
 def serve(options: Namespace) -> None:
     """Serves a gallery until Ctrl-C or SIGTERM."""
     try:
-        import uvicorn
-
         from .app import make_app
+        from .connections import make_server
         from .guard import is_loopback
+        from .lanes import THREADS
     except ModuleNotFoundError as missing:
         raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
     gallery = Gallery.open(options.gallery, engine=options.engine)
@@ -33,17 +34,9 @@ def serve(options: Namespace) -> None:
         token = None if options.no_auth or is_loopback(options.host) else secrets.token_urlsafe()
         address = _address(options.host, listening.getsockname()[1], token)
         print(f"{gallery.folder.name} is at {address}  (Ctrl-C stops)", flush=True)
-        app = make_app(gallery, host=options.host, token=token)
-        config = uvicorn.Config(
-            app,
-            access_log=False,  # an address may have the token in it
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-        )
-        server = uvicorn.Server(config)
-
+        tells_paths = is_loopback(options.host) and not options.no_paths
+        app = make_app(gallery, host=options.host, token=token, tells_paths=tells_paths)
+        server = make_server(app)
         stopped = threading.Event()
 
         def stop(_: int, __: FrameType | None) -> None:
@@ -58,6 +51,14 @@ def serve(options: Namespace) -> None:
         server.run(sockets=[listening])
         if not server.started and not stopped.is_set():
             raise ServeError("the server could not start: the lines above say why")
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    for thread in threads:
+        thread.join(_PATIENCE)
+    if any(thread.is_alive() for thread in threads):
+        # A search that nobody waits for any more, or a disk that does not answer. Python itself would wait for it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def bound(host: str, port: int | None) -> socket.socket:
@@ -68,7 +69,7 @@ def bound(host: str, port: int | None) -> socket.socket:
     for number in range(first, first + (_TRIED_PORTS if port is None else 1)):
         try:
             family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-            listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+            listening = socket.create_server(address[:2], family=family)
         except socket.gaierror:
             raise ServeError(f"there is no address {host}: --host takes one of this machine, such as 0.0.0.0") from None
         except OSError as error:

@@ -10,30 +10,34 @@ from fastapi import Depends, Request
 from ..gallery import Gallery
 from .lanes import Lane
 from .live import Live
-from .searches import Searches
+from .searches import AT_ONCE, Searches
 from .thumbnails import Thumbnails
 from .uploads import Uploads
 
 _THREADS: Final = 2
 _LIMIT: Final = 128
+_DEMANDING: Final = (2, 8)  # threads, and searches under way or waiting for them
 _DOWNLOADS: Final = 4
 _RECEIVING: Final = 8
 _TIDY_SECONDS: Final = 60.0
+_PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 class Services:
     """Everything that lives as long as the server.
 
-    Searches have a thread of their own: thumbnails are asked for by the hundred.
+    Searches have threads of their own: thumbnails are asked for by the hundred.
     """
 
-    def __init__(self, gallery: Gallery) -> None:
+    def __init__(self, gallery: Gallery, *, tells_paths: bool) -> None:
+        self.tells_paths = tells_paths
         self.live = Live(gallery)
         self.uploads = Uploads()
         self.thumbnails = Thumbnails(gallery.folder)
         self.lane = Lane("working", _THREADS, _LIMIT)
-        self._searching = Lane("searching", 1, _LIMIT)
-        self.searches = Searches(self.live, self.uploads, self._searching)
+        self._searching = Lane("searching", AT_ONCE, _LIMIT)
+        self._demanding = Lane("demanding", *_DEMANDING)
+        self.searches = Searches(self.live, self.uploads, self._searching, self._demanding)
         self.downloads = asyncio.Semaphore(_DOWNLOADS)
         self.receiving = asyncio.Semaphore(_RECEIVING)
 
@@ -57,6 +61,7 @@ class Services:
         self.live.stop()
         self.lane.close()
         self._searching.close()
+        self._demanding.close()
         self.uploads.close()
         self.thumbnails.close()
 
@@ -66,4 +71,10 @@ def _services(request: Request) -> Services:
     return services
 
 
+def _is_owner(request: Request) -> bool:
+    """Whether who asks is at this machine, as far as can be known: not through a proxy, which most of them say."""
+    return _services(request).tells_paths and not any(name in request.headers for name in _PASSED_ON)
+
+
 Here = Annotated[Services, Depends(_services)]
+Owner = Annotated[bool, Depends(_is_owner)]

@@ -1,6 +1,5 @@
-"""From one state of a gallery to what the API answers. Paths end here."""
+"""From one state of a gallery to what the API answers."""
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ from ..logic.operators import LOGICS
 from ..version import __version__
 from . import answers
 from .problems import RequestError
+from .thumbnails import version_of
 
 _STRONGEST: Final = 12
 
@@ -56,14 +56,15 @@ def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, lim
     )
 
 
-def tell_picture(browser: Browser, identity: int) -> answers.PictureAnswer:
-    """One picture."""
+def tell_picture(browser: Browser, identity: int, is_owner: bool) -> answers.PictureAnswer:
+    """One picture; only its owner hears where it is."""
     position = find(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
     strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
     width, height = _size(browser.snapshot.path(position))
     return answers.PictureAnswer(
         **_picture(browser, position).model_dump(),
+        path=tell_path(browser.snapshot.path(position)) if is_owner else None,
         width=width,
         height=height,
         features=[
@@ -107,7 +108,7 @@ def tell_feature(browser: Browser, feature: int, top: int) -> answers.FeatureAns
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ],
         pictures=[
-            answers.PictureDegree(**_name(browser, position).model_dump(), degree=float(degrees[position]))
+            answers.PictureDegree(**tell_name(browser, position).model_dump(), degree=float(degrees[position]))
             for position in best
         ],
     )
@@ -117,9 +118,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
     """The hits of a search."""
     return [
         answers.Hit(
-            id=hit.id,
-            name=printable(os.path.basename(hit.path)),  # noqa: PTH119
-            term=browser.term(browser.position_of_id[hit.id]),
+            **tell_name(browser, browser.position_of_id[hit.id]).model_dump(),
             label=printable(label_of(hit.path)),
             distance=hit.distance,
             taken=hit.taken,
@@ -128,7 +127,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
                 answers.Reason(
                     feature=reason.feature,
                     contribution=reason.contribution,
-                    shown_by=[_name(browser, browser.position_of_path[path]) for path in reason.shown_by],
+                    shown_by=[tell_name(browser, browser.position_of_path[path]) for path in reason.shown_by],
                 )
                 for reason in hit.why
             ],
@@ -139,7 +138,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
 
 def shown_by(browser: Browser, feature: int) -> list[answers.PictureName]:
     """The pictures that have most of a feature."""
-    return [_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
+    return [tell_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
 
 
 def find(browser: Browser, identity: int) -> int:
@@ -155,15 +154,28 @@ def record(browser: Browser, identity: int) -> Record:
     return browser.snapshot.picture(find(browser, identity))
 
 
-def _name(browser: Browser, position: int) -> answers.PictureName:
+def tell_name(browser: Browser, position: int) -> answers.PictureName:
+    """What a picture is called."""
     return answers.PictureName(
-        id=int(browser.snapshot.ids[position]), name=printable(browser.name(position)), term=browser.term(position)
+        id=int(browser.snapshot.ids[position]),
+        name=printable(browser.name(position)),
+        term=browser.term(position),
+        version=version_of(browser.snapshot.digest(position)),
     )
+
+
+def tell_path(path: str) -> str:
+    """Where a file is, so that it can be opened there; a path of bytes that are no text, as people can read it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return printable(path)
+    return path
 
 
 def _picture(browser: Browser, position: int) -> answers.Picture:
     return answers.Picture(
-        **_name(browser, position).model_dump(),
+        **tell_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
         taken_from=browser.snapshot.taken_from(position),

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from PIL import Image
 
 from ..data import decode
+from ..files import open_regular
 from ..gallery.database import Picture
 from ..gallery.vectors import DERIVED
 from .problems import RequestError
@@ -21,6 +22,7 @@ _LARGE_SIDE: Final = 2048
 _LARGEST_FILE: Final = 40_000_000
 _QUALITY, _LARGE_QUALITY = 82, 90
 _STARTS: Final = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"GIF8": "image/gif"}
+_START: Final = 12  # bytes that tell what a file is
 _GONE: Final = "the file of this picture is gone"
 
 
@@ -54,8 +56,8 @@ class Thumbnails:
             return Shown(as_jpeg(decode(picture.path, size=SIDE)))
         name = picture.digest.hex()
         kept = self._folder / name[:2] / f"{name}.jpg"
-        with suppress(OSError):
-            if content := kept.read_bytes():
+        with suppress(OSError), open_regular(kept) as file:
+            if content := file.read():
                 return Shown(content)
         content = as_jpeg(decode(picture.path, size=SIDE))
         with suppress(OSError):  # on a full disk it is made anew each time
@@ -80,6 +82,11 @@ def tag_of(picture: Picture) -> str:
     return f'"{status.st_size:x}-{status.st_mtime_ns:x}"'
 
 
+def version_of(digest: bytes) -> str:
+    """What tells a picture from what it was before: half of its digest is enough."""
+    return digest[:8].hex()
+
+
 def as_jpeg(picture: Image.Image, side: int = SIDE, quality: int = _QUALITY) -> bytes:
     """The picture with no side longer than that."""
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
@@ -90,21 +97,18 @@ def as_jpeg(picture: Image.Image, side: int = SIDE, quality: int = _QUALITY) -> 
 
 def show(picture: Picture) -> Shown:
     """The picture itself: its file as it is where every browser can show that, else a JPEG."""
-    try:
-        if os.path.getsize(picture.path) <= _LARGEST_FILE:  # noqa: PTH202
-            content = Path(picture.path).read_bytes()
-            if media_type := _media_type(content):
-                return Shown(content, media_type)
-    except OSError:
-        raise RequestError(404, _GONE) from None
+    with suppress(OSError), open_regular(picture.path) as file:  # what cannot be opened, `decode` tells why
+        if os.fstat(file.fileno()).st_size <= _LARGEST_FILE and (media_type := _media_type(file.read(_START))):
+            file.seek(0)
+            return Shown(file.read(), media_type)
     return Shown(as_jpeg(decode(picture.path, size=_LARGE_SIDE), _LARGE_SIDE, _LARGE_QUALITY))
 
 
-def _media_type(content: bytes) -> str | None:
+def _media_type(start: bytes) -> str | None:
     """What the first bytes say, whatever the name of the file."""
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+    if start.startswith(b"RIFF") and start[8:] == b"WEBP":
         return "image/webp"
-    return next((media_type for start, media_type in _STARTS.items() if content.startswith(start)), None)
+    return next((media_type for known, media_type in _STARTS.items() if start.startswith(known)), None)
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -1,6 +1,8 @@
 """The API for pictures that are not in the gallery: they can be named in formulas, as long as they are used."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -12,13 +14,17 @@ from .live import Served
 from .parameters import UploadName
 from .problems import BusyError, RequestError, failures
 from .sending import as_json, as_picture, pictures
-from .services import Here
+from .services import Here, Services
 from .thumbnails import Shown
 from .uploads import MAX_BYTES, Upload, Uploads
 
 router: Final = APIRouter()
 
-_SECONDS: Final = 120.0
+# A picture may take so many seconds, and one more for each so many bytes that have come: who sends nothing is soon
+# cut off, and who sends slowly is not.
+PATIENCE: Final = 5.0
+SLOWEST: Final = 50_000
+MAX_SECONDS: Final = 120.0
 # Who sends a little too much hears so; a connection that is cut off while sending would not tell why.
 _LISTENED_TO: Final = 5 * MAX_BYTES
 _TOO_LARGE: Final = f"the picture has more than {MAX_BYTES:,} bytes"
@@ -27,14 +33,12 @@ _BODY: Final[dict[str, Any]] = {
 }
 
 
-@router.post("/uploads", response_model=answers.UploadAnswer, responses=failures(413, 415), openapi_extra=_BODY)
+@router.post("/uploads", response_model=answers.UploadAnswer, responses=failures(408, 413, 415), openapi_extra=_BODY)
 async def upload(here: Here, request: Request) -> Response:
     """Keeps a picture, whose bytes are the body, for the use in formulas."""
     if not request.headers.get("content-type", "").startswith("image/"):
         raise RequestError(415, "send the bytes of a picture, with a Content-Type such as image/jpeg")
-    if here.receiving.locked():
-        raise BusyError
-    async with here.receiving:
+    async with _place(here):
         content = await _received(request)
         kept = await here.lane.run(_keep, content, here.live.current(), here.uploads)
     return as_json(answers.UploadAnswer(upload=kept.name, name=kept.name, width=kept.width, height=kept.height))
@@ -43,7 +47,7 @@ async def upload(here: Here, request: Request) -> Response:
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
 async def get_upload_thumbnail(here: Here, upload: UploadName) -> Response:
     """An uploaded picture as a JPEG with no side longer than 256 pixels."""
-    return as_picture(Shown(here.uploads.get(upload).thumbnail), f'"{upload}"', "")
+    return as_picture(Shown(here.uploads.get(upload).thumbnail), f'"{upload}"', lasts=False)
 
 
 @router.delete("/uploads/{upload}", status_code=204, responses=failures(404))
@@ -53,6 +57,20 @@ async def remove_upload(here: Here, upload: UploadName) -> Response:
     return Response(status_code=204)
 
 
+@asynccontextmanager
+async def _place(here: Services) -> AsyncIterator[None]:
+    """One of the few places for who sends a picture; by the time that is waited for it, who stalls has lost his."""
+    try:
+        async with asyncio.timeout(2 * PATIENCE):
+            await here.receiving.acquire()
+    except TimeoutError:
+        raise BusyError from None
+    try:
+        yield
+    finally:
+        here.receiving.release()
+
+
 def _keep(content: bytes, served: Served, uploads: Uploads) -> Upload:
     kept = uploads.add(content)
     uploads.represent([kept.name], served)  # now, so that no search waits for it
@@ -60,21 +78,22 @@ def _keep(content: bytes, served: Served, uploads: Uploads) -> Upload:
 
 
 async def _received(request: Request) -> bytes:
-    """The body, as long as it is not too large, whatever its announced length."""
+    """The body, as long as it is neither too large, whatever its announced length, nor too slow."""
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > _LISTENED_TO:
         raise RequestError(413, _TOO_LARGE)
-    content, size = bytearray(), 0
+    content, size, begin = bytearray(), 0, asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout_at(begin + PATIENCE) as limit:
             async for part in request.stream():
                 size += len(part)
+                limit.reschedule(begin + min(PATIENCE + size / SLOWEST, MAX_SECONDS))
                 if size <= MAX_BYTES:
                     content += part
                 elif size > _LISTENED_TO:
                     break
     except TimeoutError:
-        raise RequestError(400, f"the picture did not arrive within {_SECONDS:.0f} seconds") from None
+        raise RequestError(408, "the picture came too slowly, or not at all: try again") from None
     except ClientDisconnect:
         raise RequestError(400, "the picture did not arrive as a whole") from None
     if size > MAX_BYTES:

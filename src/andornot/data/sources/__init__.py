@@ -66,10 +66,23 @@ def open_images(spec: str | os.PathLike[str], split: str | None = None) -> Image
     if not source.needs_path:
         if parsed.path:
             raise DataError(f'{name} is built in and takes no path; for a folder of that name write "./{name}"')
-        return source.open(split, **values)
-    if not parsed.path:
+        images = source.open(split, **values)
+    elif not parsed.path:
         raise DataError(f"{name} needs a path: {name}:PATH")
-    return source.open(path, split, **values)
+    else:
+        images = source.open(path, split, **values)
+    images.source = name
+    return images
+
+
+def source_of(spec: str | os.PathLike[str]) -> str:
+    """The name of the source that `open_images` would open: the one that the spec says, or what lies at its path.
+
+    >>> source_of("voc:/data/VOCdevkit?years=2007")
+    'voc'
+    """
+    parsed = _parse(os.fspath(spec))
+    return parsed.source or recognise(_expanded(parsed.path))
 
 
 def _parse(text: str) -> Spec:
@@ -77,7 +90,8 @@ def _parse(text: str) -> Spec:
     name, _, rest = text.partition(":")
     if name in SOURCES and rest and exists(_expanded(rest)):
         return Spec(name, rest)
-    if text not in SOURCES and text.strip() and exists(_expanded(text)):
+    is_built_in = text in SOURCES and not SOURCES[text].needs_path
+    if not is_built_in and text.strip() and exists(_expanded(text)):
         return Spec(None, text)
     parsed = parse_spec(text, SOURCES)
     if parsed.source in SOURCES:

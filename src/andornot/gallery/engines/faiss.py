@@ -18,12 +18,12 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from tqdm import tqdm
 
+from ...progress import track
 from ...ssl.checkpoint import write_atomically
 from ..filters import Selection
 from ..vectors import DERIVED, Vectors
-from .exact import Exact, best_first
+from .exact import Exact
 from .reduction import Reduction, best_reduction, sample_queries
 
 _FORMAT: Final = 1
@@ -87,20 +87,11 @@ class Faiss:
         new = selection.rows[np.searchsorted(selection.rows, self._index.rows) :]
         if min(map(len, found)) + len(new) < top:
             return self._exact.search(queries, top, selection)
-        best = [self._best(query, of_query, top) for query, of_query in zip(queries, found, strict=True)]
-        rows, scores = np.stack([chosen for chosen, _ in best]), np.stack([own for _, own in best])
-        if not len(new):
-            return rows, scores
-        new_rows, new_scores = self._exact.search_rows(queries, top, new)
-        rows, scores = best_first(np.concatenate([rows, new_rows], 1), np.concatenate([scores, new_scores], 1))
-        return rows[:, :top], scores[:, :top]
-
-    def _best(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """The best of some rows by their exact scores, `top` of them; the rest is filled with what never is best."""
-        rows, scores = self._exact.best_of(query, rows, top)
-        if missing := top - len(rows):
-            rows, scores = np.pad(rows, (0, missing)), np.pad(scores, (0, missing), constant_values=-np.inf)
-        return rows, scores
+        if len(new):
+            best_new, _ = self._exact.search_rows(queries, top, new)
+            found = [np.concatenate(rows) for rows in zip(found, best_new, strict=True)]
+        best = [self._exact.best_of(query, rows, top) for query, rows in zip(queries, found, strict=True)]
+        return np.stack([rows for rows, _ in best]), np.stack([scores for _, scores in best])
 
 
 class _Index:
@@ -139,7 +130,7 @@ class _Index:
     def add(self, vectors: Vectors) -> None:
         """Adds the rows that are not in it yet."""
         total = vectors.sources.snapshot.state.rows
-        with tqdm(total=total - self.rows, desc="search index", unit=" pictures", disable=None) as progress:
+        with track("search index", total - self.rows) as progress:
             for start in range(self.rows, total, _BLOCK):
                 rows = np.arange(start, min(start + _BLOCK, total))
                 self._lists.add(self._reduction.reduce_pictures(vectors.take(rows)))

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import numpy as np
 from pymilvus import DataType, MilvusClient  # type: ignore[import-untyped]
 from torch import Tensor
-from tqdm import tqdm
 
+from ...progress import track
 from ...ssl.checkpoint import write_text
 from ..errors import GalleryError
 from ..filters import Conditions, Selection, label_of
@@ -154,7 +154,7 @@ class Milvus:
         missing = np.array([there.get(one) != stamp for one, stamp in zip(ids, stamps, strict=True)], bool)
         positions = self._snapshot.position_of_row[np.sort(self._snapshot.rows[missing])]
         batch = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (4 * self._space.dimensions)))
-        with tqdm(total=len(positions), desc="to Milvus", unit=" pictures", delay=1, disable=None) as bar:
+        with track("to Milvus", len(positions), delay=1) as bar:
             for start in range(0, len(positions), batch):
                 chosen = positions[start : start + batch]
                 points = self._space.gallery(self._vectors.take(self._snapshot.rows[chosen])).numpy()

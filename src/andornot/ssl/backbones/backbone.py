@@ -58,7 +58,7 @@ class Backbone(nn.Module):
         self._check(pictures)
         # One channel times a row for each of three repeats it.
         normalised = torch.addcmul(self._shift, pictures, self._scale)
-        if torch.onnx.is_in_onnx_export():  # which knows no memory formats
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no memory formats
             return normalised
         # Convolutions on a CPU, and in half precision on a GPU, are faster with the channels innermost.
         return normalised.contiguous(memory_format=torch.channels_last)

@@ -4,7 +4,7 @@
  * A group has three trays, and its value is ((w1 | w2 …) & c1 & c2 …) - n1 - n2 …; an empty tray is left out, and
  * a group that has only "without" is ~n1 & ~n2 …. Whatever does not fit becomes a group inside a group.
  *
- * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, not?: boolean}} Picture
+ * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, version: string, not?: boolean}} Picture
  * @typedef {{kind: "group", with: Item[], common: Item[], without: Item[], not?: boolean}} Group
  * @typedef {{kind: "at_least", k: number, items: Item[], not?: boolean}} AtLeast
  * @typedef {Picture | Group | AtLeast} Item  In "without", `not` says that it is written `& ~x` and not `- x`.
@@ -101,8 +101,8 @@ export function read(tree, formula) {
 
 function readItem(node, formula) {
   if (node.op === "name") {
-    const { start, end, id = null, upload = null, file } = node;
-    return { kind: "picture", term: characters(formula, start, end), file, id, upload };
+    const { start, end, id = null, upload = null, version, file } = node;
+    return { kind: "picture", term: characters(formula, start, end), file, id, upload, version };
   }
   if (node.op === "at_least") {
     return { kind: "at_least", k: node.k, items: node.items.map((inner) => readItem(inner, formula)) };

@@ -13,10 +13,10 @@ let known = null;
 /** What the server says about the gallery; null before its first answer. */
 export const gallery = () => known;
 
-/** The small picture of something with an id or the name of an upload. */
-export function thumbnail({ id, upload }) {
+/** The small picture of something with an id or the name of an upload; browsers keep it until the picture changes. */
+export function thumbnail({ id, upload, version }) {
   if (upload) return `/api/uploads/${encodeURIComponent(upload)}/thumbnail`;
-  return withParameters(`/api/pictures/${id}/thumbnail`, { v: known?.state });
+  return withParameters(`/api/pictures/${id}/thumbnail`, { v: version });
 }
 
 /** Asks now, and again and again as long as somebody looks at the page. */

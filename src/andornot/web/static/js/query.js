@@ -36,9 +36,9 @@ export const formula = () => text;
 export const error = () => fault;
 
 /** The picture as it stands in a tray. */
-export function asItem({ id = null, upload = null, term, name }) {
+export function asItem({ id = null, upload = null, version, term, name }) {
   if (upload) uploadNames.set(upload, name);
-  return { kind: "picture", term, file: name, id, upload };
+  return { kind: "picture", term, file: name, id, upload, version };
 }
 
 /** Where in the query a picture is: names of trays. */

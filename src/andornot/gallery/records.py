@@ -1,0 +1,123 @@
+"""What a gallery's database holds, as values; each with a checksum over fixed bytes, because SQLite has none."""
+
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from ..version import __version__
+
+FORMAT: Final = 2
+_LISTS: Final = ("folders", "spare")
+_NUMBERS: Final = struct.Struct("<8q")
+
+Record = tuple[Any, ...]
+
+
+class Picture(NamedTuple):
+    """A picture of the gallery: its file as it was, when it was taken, and where its features are.
+
+    `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone. Where the camera
+    noted none, it is when the file was changed last: `Snapshot.by_camera` keeps the two apart.
+    """
+
+    id: int
+    path: str
+    size: int
+    mtime_ns: int
+    digest: bytes
+    taken: int
+    row: int
+    features_crc: int
+
+    @property
+    def record(self) -> Record:
+        """The picture as it is stored, with its checksum."""
+        values = (self.id, os.fsencode(self.path), *self[2:])
+        return *values, picture_crc(values)
+
+
+class Broken(NamedTuple):
+    """A file that cannot be read as a picture; not tried again until it changes."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    reason: str
+
+    @property
+    def record(self) -> Record:
+        """The entry as it is stored, with its checksum."""
+        values = (os.fsencode(self.path), *self[1:])
+        return *values, values_crc(values)
+
+
+@dataclass(frozen=True)
+class State:
+    """What there is one of in a gallery.
+
+    Features are in rows from 0 to `rows`, of which pictures use some, in files numbered from `first_file`.
+    `calibrated_on`: the number of pictures that the gallery's own model was calibrated on, 0 before that; None for a
+    model that was given. `pictures`: how many there are. `folders`: those that `update` looks through. `spare`: names
+    of files and folders that the gallery wrote, or began to write, and does not need; the next writer removes these,
+    and nothing else.
+    """
+
+    model: str
+    model_id: str
+    width: int
+    calibrated_on: int | None
+    first_file: int = 1
+    rows: int = 0
+    next_id: int = 1
+    pictures: int = 0
+    folders: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The state as it is stored, with its checksum."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        lists = {name: os.fsencode("\0".join(own[name])) for name in _LISTS}
+        values = {"format": FORMAT, "version": __version__, **own, **lists}
+        return {**values, "checksum": _mapping_crc(values)}
+
+    @classmethod
+    def of_values(cls, values: dict[str, Any]) -> "State | None":
+        """The state that was stored; None if these are not the values that were."""
+        content = {key: value for key, value in values.items() if key != "checksum"}
+        if content.get("format") != FORMAT or values.get("checksum") != _mapping_crc(content):
+            return None
+        own = {field.name: content[field.name] for field in fields(cls)}
+        lists = {name: tuple(filter(None, os.fsdecode(own[name]).split("\0"))) for name in _LISTS}
+        return cls(**{**own, **lists})
+
+
+def picture_crc(values: Record) -> int:
+    """The checksum of a picture's record: of its numbers in 8 bytes each, its path and its digest."""
+    identity, path, size, mtime_ns, digest, *rest = values
+    numbers = _NUMBERS.pack(identity, size, mtime_ns, *rest, len(path), len(digest))
+    return zlib.crc32(numbers + path + digest)
+
+
+def values_crc(values: Iterable[Any]) -> int:
+    """The checksum of a few values, each as its kind, its length and its bytes."""
+    crc = 0
+    for value in values:
+        content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        crc = zlib.crc32(b"%b %d " % (type(value).__name__.encode(), len(content)) + content, crc)
+    return crc
+
+
+def is_sound(record: Record, crc: Callable[[Record], int] = picture_crc) -> bool:
+    """Whether a record, whose checksum is its last value, is as it was written."""
+    try:
+        return bool(crc(record[:-1]) == record[-1])
+    except (TypeError, ValueError, struct.error):  # values of other kinds, or another number of them
+        return False
+
+
+def _mapping_crc(values: dict[str, Any]) -> int:
+    return values_crc(part for key in sorted(values) for part in (key, values[key]))

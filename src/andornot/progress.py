@@ -1,0 +1,175 @@
+"""How far a long piece of work is, on stderr: a bar on a terminal, and elsewhere a plain line now and then."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    pass
+
+# A line that nobody waits for is no help, and a log with a line a second is not read.
+SECONDS: Final = 15.0
+
+
+class Progress(Protocol):
+    """Told what was done, it tells the user."""
+
+    def __enter__(self) -> "Progress": ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def update(self, count: int) -> None:
+        """So many more are done."""
+
+    def note(self, **figures: object) -> None:
+        """What else is worth saying, by name, with the next count."""
+
+    def say(self, text: str) -> None:
+        """A line of its own, at once."""
+
+
+def track(
+    what: str, total: int, unit: str = "pictures", *, done: int = 0, shown: bool | None = None, delay: float = 0
+) -> Progress:
+    """Shows how far `what` is: `with track("indexing", 5008) as progress: … progress.update(64)`.
+
+    `shown`: by default a bar on a terminal, and elsewhere lines if a command asked for them (`lines`). `done` were
+    there before. `delay` is how many seconds a bar waits, for work that is mostly over before.
+    """
+    if shown is False or total - done <= 1:  # of a single thing there is nothing to see
+        return _Nothing()
+    if sys.stderr.isatty():
+        return _Bar(what, total, unit, done, delay)
+    if shown or _speaker is not None:
+        return _Lines(what, total, unit, done, _speaker or _Speaker())
+    return _Nothing()
+
+
+@contextmanager
+def lines() -> Iterator[None]:
+    """Inside, work tells its progress in plain lines where there is no terminal: the first at once."""
+    global _speaker
+    before, _speaker = _speaker, _Speaker()
+    try:
+        yield
+    finally:
+        _speaker = before
+
+
+class _Speaker:
+    """Says a line if none was said for a while, whichever work it is about: many short pieces are no flood."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self._last is None or time.monotonic() - self._last >= SECONDS
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        self._last = time.monotonic()
+
+
+_speaker: _Speaker | None = None
+
+
+class _Nothing:
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, count: int) -> None:
+        pass
+
+    def note(self, **figures: object) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, what: str, total: int, unit: str, done: int, delay: float) -> None:
+        from tqdm import tqdm
+
+        self._bar: tqdm[Any] = tqdm(
+            total=total,
+            initial=done,
+            desc=what,
+            unit=f" {unit}",
+            unit_scale=total >= 100_000,
+            delay=delay,
+            leave=not delay,
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def update(self, count: int) -> None:
+        self._bar.update(count)
+
+    def note(self, **figures: object) -> None:
+        self._bar.set_postfix(figures, refresh=False)
+
+    def say(self, text: str) -> None:
+        self._bar.write(text, sys.stderr)
+
+
+class _Lines:
+    def __init__(self, what: str, total: int, unit: str, done: int, speaker: _Speaker) -> None:
+        self._what, self._total, self._unit, self._speaker = what, total, unit, speaker
+        self._first = self._done = done
+        self._figures: dict[str, object] = {}
+        self._start = time.monotonic()
+        self._told = False
+        if speaker.is_due:
+            speaker.say(f"{what}: {f'{done:,} of ' if done else ''}{total:,} {unit}{' are done' if done else ''}")
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._told and kind is None:
+            seconds = time.monotonic() - self._start
+            self._speaker.say(f"{self._what}: done, {self._done:,} {self._unit} in {duration(seconds)}")
+
+    def update(self, count: int) -> None:
+        self._done += count
+        if self._speaker.is_due and self._done < self._total:
+            self._told = True
+            self._speaker.say(self._line())
+
+    def note(self, **figures: object) -> None:
+        self._figures = figures
+
+    def say(self, text: str) -> None:
+        self._speaker.say(text)
+
+    def _line(self) -> str:
+        rate = (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
+        line = f"{self._what}: {self._done:,} of {self._total:,} {self._unit}"
+        if rate > 0:
+            left = duration((self._total - self._done) / rate)
+            line += f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'} a second, {left} left"
+        return line + "".join(f", {name} {figure}" for name, figure in self._figures.items())
+
+
+def duration(seconds: float) -> str:
+    """A time as one reads it.
+
+    >>> duration(80), duration(600), duration(10_000)
+    ('80 s', '10 min', '2.8 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
