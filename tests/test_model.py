@@ -212,8 +212,8 @@ def test_the_size_of_batches_does_not_matter(batch_size, any_model, folder):
         (np.zeros((28, 28), bool), TypeError, "got torch.bool"),
         (torch.full((3, 28, 28), 200.0), ValueError, "must lie between 0 and 1, these go from 200 to 200"),
         (torch.full((3, 28, 28), torch.nan), ValueError, "must lie between 0 and 1"),
-        (torch.zeros(4, 28, 28), ValueError, r"a picture is \(1, H, W\) or \(3, H, W\), got \(4, 28, 28\)"),
-        (np.zeros((5, 5, 2), np.uint8), ValueError, r"got \(2, 5, 5\)"),
+        (torch.zeros(4, 28, 28), ValueError, r"\(1, H, W\) or \(3, H, W\), got \(4, 28, 28\)"),
+        (np.zeros((5, 5, 2), np.uint8), ValueError, r"an array \(H, W\) or \(H, W, 3\), got \(5, 5, 2\)"),
         (torch.zeros(3, 0, 5), ValueError, r"got \(3, 0, 5\)"),
     ],
 )

@@ -245,6 +245,9 @@ def _add_search(commands: Any) -> None:
     search.add_argument("--label", help="only pictures whose own folder has this name")
     search.add_argument("--after", metavar="DATE", help="only pictures taken then or later, as 2024 or 2024-05-31")
     search.add_argument("--before", metavar="DATE", help="only pictures taken before then")
+    search.add_argument(
+        "--file-dates", action="store_true", help="a picture that no camera dated has the date of its file"
+    )
     search.add_argument("--include-queries", action="store_true", help="also the pictures that the formula names")
     search.add_argument("--why", action="store_true", help="which features carried each match, and who shows them most")
     search.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .data import Pictures
-from .data.decoding import decode, plain, to_tensor
+from .data.converting import plain
+from .data.decoding import decode, to_tensor
 from .data.inputs import as_floats, as_items, as_pixels
 from .data.resizing import square
 from .errors import AndornotError
@@ -205,17 +207,18 @@ class Model:
         if isinstance(item, str | os.PathLike | bytes):
             image = decode(item, size=self.size, channels=self.channels)
         elif isinstance(item, Image.Image):
-            image = plain(item, self.channels)
+            image = plain(item, self.channels, self.size)
         else:
-            return self._prepare_pixels(as_pixels(item))
+            return self._prepare_pixels(as_pixels(item), item)
         return as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
 
-    def _prepare_pixels(self, pixels: Tensor) -> Tensor:
+    def _prepare_pixels(self, pixels: Tensor, given: Tensor | np.ndarray) -> Tensor:
         floats = as_floats(pixels)
         if self._fits((1, *floats.shape)):
             return floats.expand(self.channels, -1, -1).cpu()
         if floats.shape[0] not in (1, 3) or not floats.numel():
-            raise ValueError(f"a picture is (1, H, W) or (3, H, W), got {tuple(floats.shape)}")
+            right = "a tensor (1, H, W) or (3, H, W)" if isinstance(given, Tensor) else "an array (H, W) or (H, W, 3)"
+            raise ValueError(f"a picture is {right}, got {tuple(given.shape)}")
         image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).cpu().numpy())
         return self._prepare(image)
 

@@ -6,15 +6,15 @@ import struct
 import threading
 import warnings
 import zlib
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from makers import BLUE, GREEN, RED, WHITE, file_bytes, noise, save_picture
+from makers import BLUE, GREEN, RED, WHITE, file_bytes, icon_around, noise, png_header, save_picture
 from PIL import Image
 
 from andornot.data import BrokenImageError, DataError, decode
-from andornot.data.decoding import MAX_PIXELS, picture_extensions, to_tensor
+from andornot.data.decoding import MAX_PIXELS, to_tensor
+from andornot.data.formats import picture_extensions
 
 
 def pixel(image, at=(0, 0)):
@@ -82,7 +82,7 @@ def test_sixteen_bits_are_scaled_not_cut(form):
 
 def test_sixteen_bits_in_colour():
     rows = b"\0" + struct.pack(">6H", 65_535, 0, 25_700, 0, 257, 65_535)
-    image = decode(png_of(2, 1, bits=16, data=zlib.compress(rows)))
+    image = decode(png_header(2, 1, bits=16, data=zlib.compress(rows)))
     assert near(pixel(image), (255, 0, 100))
     assert near(pixel(image, (1, 0)), (0, 1, 255))
 
@@ -153,14 +153,6 @@ def test_a_picture_is_usable_after_its_file_is_closed(tmp_path):
     assert np.array_equal(np.asarray(image), noise(0))
 
 
-def png_of(width, height, bits=8, data=b"x"):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, bits, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
-
-
 JPEG = file_bytes(Image.fromarray(noise(1)), "JPEG")
 
 
@@ -174,10 +166,11 @@ JPEG = file_bytes(Image.fromarray(noise(1)), "JPEG")
         pytest.param(JPEG[:30], "", id="a jpeg's first bytes"),
         pytest.param(file_bytes(Image.fromarray(noise(1)))[:300], "truncated", id="truncated png"),
         pytest.param(file_bytes(Image.fromarray(noise(1)), "TIFF")[:2000], "", id="truncated tiff"),
-        pytest.param(png_of(30_000, 30_000), f"more than {MAX_PIXELS:,} pixels", id="bomb beyond Pillow's limit"),
-        pytest.param(png_of(15_000, 15_000), f"more than {MAX_PIXELS:,} pixels", id="bomb beyond ours"),
-        pytest.param(png_of(0, 5), "", id="no pixels"),
-        pytest.param(png_of(100, 100), "", id="within the limit, but broken"),
+        pytest.param(png_header(30_000, 30_000), f"more than {MAX_PIXELS:,} pixels", id="bomb beyond Pillow's limit"),
+        pytest.param(png_header(15_000, 15_000), f"more than {MAX_PIXELS:,} pixels", id="bomb beyond ours"),
+        pytest.param(icon_around(png_header(19_900, 19_900)), "an icon of 19900 x 19900 pixels", id="bomb in an icon"),
+        pytest.param(png_header(0, 5), "", id="no pixels"),
+        pytest.param(png_header(100, 100), "", id="within the limit, but broken"),
     ],
 )
 def test_hostile_files_are_one_clear_line(tmp_path, data, reason):
@@ -191,18 +184,6 @@ def test_hostile_files_are_one_clear_line(tmp_path, data, reason):
         assert reason in caught.value.reason
         assert "\n" not in message
         assert isinstance(caught.value, DataError)
-
-
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO"])
-def test_damaged_bytes_give_a_picture_or_the_one_error(form):
-    whole = file_bytes(Image.fromarray(noise(2, 16, 16)), form)
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        data = np.frombuffer(whole, np.uint8).copy()
-        where = rng.integers(0, min(len(data), 400), 4)
-        data[where] = rng.integers(0, 256, 4)
-        with suppress(BrokenImageError):
-            assert decode(data.tobytes(), max_pixels=10**6).mode == "RGB"
 
 
 def test_what_is_no_file(tmp_path, monkeypatch):
@@ -241,7 +222,7 @@ def test_an_error_survives_pickling():
 
 def test_no_warning_of_pillow_leaks_and_its_settings_come_back():
     before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
-    bomb = png_of(12_000, 12_000)  # Pillow alone warns about it
+    bomb = png_header(12_000, 12_000)  # Pillow alone warns about it
 
     def decode_many():
         for _ in range(20):

@@ -66,6 +66,7 @@ def test_index_says_what_it_did(here, model, capsys):
         "removed": 0,
         "unchanged": 9,
         "broken": {f"{here}/photos/empty.jpg": "0 bytes"},
+        "skipped": {},
     }
 
 
@@ -91,13 +92,32 @@ def test_search_prints_distances_paths_and_ids(capsys):
     assert lines == [f"{hit.distance:.4f}  {hit.path}  #{hit.id}" for hit in hits]
 
 
+def test_a_file_that_index_could_not_read_is_named_as_such(indexed, capsys):
+    whole = (indexed / "photos" / "cat" / "001.png").read_bytes()
+    (indexed / "photos" / "cat" / "truncated.png").write_bytes(whole[:200])
+    (indexed / "photos" / "clip.mov").write_bytes(b"\0\0\0\x18ftypqt  " + bytes(50))
+    assert main(["index", "--gallery", "g"]) == 0
+    told = capsys.readouterr().out
+    assert "  1 video skipped: not supported\n" in told
+    for name, expected in (
+        ("truncated.png", 'photos/cat/truncated.png" cannot be read as a picture: '),
+        ("cat/truncated.png", "photos/cat/truncated.png: "),
+        ("photos/cat/truncated.png", "photos/cat/truncated.png: "),
+        ("clip.mov", "photos/clip.mov: a video, which is not supported"),
+    ):
+        assert main(["search", name, "--gallery", "g"]) == 2
+        error = capsys.readouterr().err
+        assert expected in error
+        assert "did you mean" not in error
+
+
 @pytest.mark.usefixtures("indexed")
 def test_search_prints_json_with_reasons(capsys):
     options = ["--score", "containment", "--logic", "product", "--semantics", "independent", "--why", "--json"]
     assert main(["search", "(1 | 2) - 8", "--gallery", "g", "--top", "2", *options]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
-    assert set(answer["hits"][0]) == {"path", "distance", "id", "why"}
+    assert set(answer["hits"][0]) == {"path", "distance", "id", "why", "taken", "taken_from"}
     assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by"}
 
 
@@ -115,13 +135,15 @@ def test_search_filters(capsys):
     for options, count in (
         (["--label", "dog"], 5),
         (["--folder", "photos/cat"], 4),
-        (["--after", "2000", "--before", "2100-01-01"], 9),
+        (["--after", "2000", "--before", "2100-01-01", "--file-dates"], 9),
         (["--include-queries"], 10),
     ):
         assert main(["search", "000.png", "--gallery", "g", "--top", "50", *options]) == 0
         assert len(capsys.readouterr().out.splitlines()) == count
-    assert main(["search", "000.png", "--gallery", "g", "--after", "2090"]) == 0
+    assert main(["search", "000.png", "--gallery", "g", "--after", "2090", "--file-dates"]) == 0
     assert capsys.readouterr().out == "nothing was found\n"
+    assert main(["search", "000.png", "--gallery", "g", "--after", "2000"]) == 0
+    assert capsys.readouterr().out.startswith("nothing was found; --file-dates takes the date of its file")
 
 
 def test_search_draws_a_sheet(indexed):

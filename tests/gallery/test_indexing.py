@@ -11,6 +11,7 @@ import torch
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 from PIL import Image
 
+from andornot.files import open_regular
 from andornot.gallery import Gallery, GalleryError, Summary, Where, examining, features, indexing, writer
 from andornot.gallery.errors import LockedError
 from andornot.gallery.lock import HOLDER, writing
@@ -328,14 +329,13 @@ def test_a_file_that_nobody_may_look_at_is_not_taken_for_deleted(gallery, folder
 def test_a_file_that_cannot_be_read_for_now_is_kept_and_tried_again(gallery, folder, monkeypatch):
     save_picture(folder / "new.png", 80)
     touch_later(folder / "000.png")
-    original = examining.digest_of
 
     def refuse(path):
         if Path(path).name in ("000.png", "new.png"):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return original(path)
+        return open_regular(path)
 
-    monkeypatch.setattr(examining, "digest_of", refuse)
+    monkeypatch.setattr(examining, "open_regular", refuse)
     summary = gallery.update()
     assert summary.broken == {str(folder / name): "Permission denied" for name in ("000.png", "new.png")}
     assert (len(gallery), gallery.broken) == (12, {})
@@ -364,7 +364,8 @@ def test_the_time_of_a_picture_is_the_cameras_else_the_files(tmp_path, model):
     assert found(after="2019", before="2020") == {"camera.jpg"}
     assert found(after="2019-07-04", before="2019-07-05") == {"camera.jpg"}
     assert found(after="2019-07-04 18:30", before="2019-07-04T18:31") == {"camera.jpg"}
-    assert found(after="2019-07-04 18:31") == {"plain.jpg", "damaged.jpg"}
+    assert found(after="2019-07-04 18:31") == set()
+    assert found(after="2019-07-04 18:31", file_dates=True) == {"plain.jpg", "damaged.jpg"}
     assert found(before="2020-09") == {"camera.jpg"}
     assert found(after="2030") == set()
     with pytest.raises(GalleryError, match='"soon" is no date'):

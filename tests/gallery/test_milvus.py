@@ -151,9 +151,11 @@ paths = st.lists(names, min_size=2, max_size=4).map(lambda parts: "/" + "/".join
     label=st.none() | names,
     times=st.tuples(st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5)),
     taken=st.integers(-5, 5),
+    by_camera=st.sampled_from([-1, 0, 1]),
+    file_dates=st.booleans(),
     inside=st.booleans(),
 )
-def test_an_expression_says_what_the_filter_says(path, folder, label, times, taken, inside):
+def test_an_expression_says_what_the_filter_says(path, folder, label, times, taken, by_camera, file_dates, inside):
     """What Milvus reads is a Python expression as well."""
     if inside and folder is not None:
         path = f"{folder.rstrip('/')}{path}"
@@ -163,9 +165,11 @@ def test_an_expression_says_what_the_filter_says(path, folder, label, times, tak
         and (label is None or label_of(path) == label)
         and (after is None or taken >= after)
         and (before is None or taken < before)
+        and (times == (None, None) or file_dates or by_camera != 0)
     )
-    text = _expression(Conditions(folder, label, after, before))
+    text = _expression(Conditions(folder, label, after, before, file_dates))
     values = {"path": milvus._ascii(path), "label": milvus._ascii(label_of(path)), "taken": taken}
+    values["by_camera"] = by_camera
     assert bool(eval(text or "True", {}, values)) == expected
 
 
@@ -320,6 +324,7 @@ class TestServer:
         assert len(labels) == 10
         wheres = [Where(label=label) for label in labels] + [Where(folder=str(root / label)) for label in labels]
         wheres += [Where(after="2000", before="2100"), Where(after="2100"), Where(folder="photos", before="2000")]
+        wheres += [Where(after="2000", before="2100", file_dates=True), Where(before="2000", file_dates=True)]
         wheres += [
             Where(folder="dog", label="dog"),
             Where(folder="dog", label="do"),

@@ -20,6 +20,7 @@ from andornot.gallery import Gallery, Where
 from andornot.logic.distance import SCORES
 from andornot.logic.operators import LOGICS
 from andornot.web import parameters, services, thumbnails, uploads
+from andornot.web.live import Served
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,8 @@ def test_pictures_come_in_parts_and_in_order(client, gallery):
 def test_pictures_can_be_filtered(client):
     assert get(client, "pictures", label="cats")["total"] == 11
     assert get(client, "pictures", label="", after="", before="")["total"] == 24
-    assert get(client, "pictures", label="dogs", after="1990", before="2990-05")["total"] == 13
+    assert get(client, "pictures", label="dogs", after="1990", before="2990-05", file_dates="1")["total"] == 13
+    assert get(client, "pictures", label="dogs", after="1990", before="2990-05")["total"] == 0  # no camera dated them
     assert get(client, "pictures", before="1990-01-01")["total"] == 0
     assert 'did you mean "cats"?' in refused(client, 400, "pictures", label="cat")["message"]
     assert "is no date" in refused(client, 400, "search", formula="1", after="yesterday")["message"]
@@ -461,6 +463,24 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
     assert client.delete(f"/api/uploads/{name}").status_code == 404
     assert client.get(f"/api/uploads/{name}/thumbnail").status_code == 404
     assert "unknown name" in refused(client, 400, "search", formula=name)["message"]
+
+
+def test_an_upload_is_what_the_same_file_is_by_its_path(gallery, tmp_path):
+    files = [tmp_path / f"{number}.jpg" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_bytes(jpeg(picture(300 + number)))
+    files.append(Path(gallery.paths[0]))  # and a copy of what is in the gallery
+    kept = uploads.Uploads()
+    try:
+        names = [kept.add(file.read_bytes()).name for file in files]
+        represented = kept.represent(names, Served(gallery, gallery.browse()))
+        for chosen in ([0], [3], [0, 1, 2]):
+            by_path = gallery.search(" & ".join(f'"{files[n]}"' for n in chosen), 30, include_queries=True)
+            text = " & ".join(f'"{names[n]}"' for n in chosen)
+            by_upload = gallery.search(text, 30, include_queries=True, pictures=represented)
+            assert by_upload == by_path  # to the last bit
+    finally:
+        kept.close()
 
 
 def test_uploads_are_dropped_when_nobody_uses_them_or_there_are_too_many(monkeypatch):

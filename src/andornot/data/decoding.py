@@ -1,7 +1,7 @@
 """From a file to a picture: upright, 8 bits, RGB or grey, whatever the file's own mode, or a BrokenImageError.
 
-Transparent pictures are laid over white. 16-bit pictures are scaled to 8 bits, not cut. The picture formats are a
-fixed list: Pillow would also hand PostScript to another program, which nobody wants of a file out of the wild.
+Transparent pictures are laid over white. 16-bit pictures are scaled to 8 bits, not cut. What a picture takes while it
+is decoded is known beforehand: too large a one is refused, and threads wait for each other.
 """
 
 import os
@@ -9,89 +9,87 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from io import BytesIO
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
-from PIL.Image import Transpose
 from torch import Tensor
 
 from ..files import open_regular
+from .converting import plain, reduction
 from .errors import BrokenImageError
+from .exif import find_late_notes, taken_at, turn_of, upright_size
+from .formats import UnsupportedError, formats_of
+from .memory import MAX_BYTES, TooLargeError, budget, bytes_per_pixel, check_icon, coefficient_bytes, loading_bytes
+from .raw import open_preview
 
 MAX_PIXELS: Final = 200_000_000
+_ON_THE_WAY: Final = 32_000_000
 
-_EXTENSIONS: Final = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "MPO": (".mpo",),
-    "PNG": (".png", ".apng"),
-    "GIF": (".gif",),
-    "BMP": (".bmp", ".dib"),
-    "WEBP": (".webp",),
-    "TIFF": (".tif", ".tiff"),
-    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
-    "AVIF": (".avif",),
-    "JPEG2000": (".jp2", ".j2k", ".jpx"),
-    "ICO": (".ico",),
-    "HEIF": (".heic", ".heif"),  # only where a plugin for Pillow is registered
-}
-_ORIENTATION_TAG: Final = 0x0112
-_UPRIGHT: Final = {
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_270,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_90,
-}
-_ON_ITS_SIDE: Final = (Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90)
+Source = str | os.PathLike[str] | bytes | BinaryIO
+
+
+class Photograph(NamedTuple):
+    """A decoded picture, and when its camera says that it was taken, in seconds from 1970 on the wall's clock."""
+
+    image: Image.Image
+    taken: int | None
 
 
 def decode(
-    source: str | os.PathLike[str] | bytes,
+    source: Source,
     *,
     size: int | None = None,
     channels: int = 3,
     max_pixels: int = MAX_PIXELS,
     name: str | None = None,
 ) -> Image.Image:
-    """Reads a picture as mode RGB (`channels=3`) or L (`channels=1`), upright, from a path or from a file's bytes.
+    """Reads a picture as mode RGB (`channels=3`) or L (`channels=1`), upright: from a path, an open file or its bytes.
 
     With `size`, both sides may come out smaller than in the file, but not below twice that size where the file has
-    it: big JPEGs are then decoded several times as fast. Pictures of more than `max_pixels` (at most twice
-    `MAX_PIXELS`) are refused before anything is decoded. `name` stands in errors in place of the path.
+    it: big JPEGs are then decoded several times as fast, and large pictures take less memory. Pictures of more than
+    `max_pixels` (at most twice `MAX_PIXELS`), or that take more than a gigabyte to decode, are refused before anything
+    is decoded. `name` stands in errors in place of the path.
     """
-    label = name or ("<bytes>" if isinstance(source, bytes) else os.fspath(source))
-    try:
-        with quiet_pillow(), _opened(source) as file, Image.open(file, formats=_formats()) as image:
-            if image.width * image.height > max_pixels:
-                raise Image.DecompressionBombError(f"{image.width} x {image.height}")
-            if size is not None:
-                # Twice the size leaves the final, antialiased resizing enough to work with.
-                image.draft(None, (2 * size, 2 * size))
+    return read_photograph(source, size=size, channels=channels, max_pixels=max_pixels, name=name).image
+
+
+def read_photograph(
+    source: Source,
+    *,
+    size: int | None = None,
+    channels: int = 3,
+    max_pixels: int = MAX_PIXELS,
+    name: str | None = None,
+) -> Photograph:
+    """`decode`, and when the picture was taken."""
+    with _broken(source, max_pixels, name), _open(source) as image:
+        if image.width * image.height > max_pixels:
+            raise Image.DecompressionBombError(f"{image.width} x {image.height}")
+        taken, needed = taken_at(image), coefficient_bytes(image)
+        if size is not None:
+            # Twice the size leaves the final, antialiased resizing enough to work with.
+            image.draft(None, (2 * size, 2 * size))
+        needed += loading_bytes(image)
+        if needed > MAX_BYTES:
+            raise TooLargeError(f"{image.width} x {image.height} pixels take {needed / 1e9:.1f} GB to decode")
+        with budget.take(needed + _result_bytes(image, size)):
             image.load()
-            return plain(image, channels)
-    except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
-        raise BrokenImageError(label, _reason(error, max_pixels)) from error
+            return Photograph(plain(image, channels, size), taken)
 
 
-def measure(source: str | os.PathLike[str] | bytes) -> tuple[int, int]:
+def measure(source: Source) -> tuple[int, int]:
     """Width and height of a picture as it stands upright; of its pixels nothing is decoded."""
-    label = "<bytes>" if isinstance(source, bytes) else os.fspath(source)
-    try:
-        with quiet_pillow(), _opened(source) as file, Image.open(file, formats=_formats()) as image:
-            return image.size if _turn(image) not in _ON_ITS_SIDE else (image.height, image.width)
-    except Exception as error:  # as in decode
-        raise BrokenImageError(label, _reason(error, MAX_PIXELS)) from error
+    with _broken(source, MAX_PIXELS), _open(source) as image:
+        return upright_size(image)
 
 
-def plain(image: Image.Image, channels: int = 3) -> Image.Image:
-    """An open picture as `decode` gives it: upright, 8 bits, RGB or grey, over white where it is transparent."""
-    return _upright(_converted(image, "L" if channels == 1 else "RGB"), image)
+def read_taken(source: Source) -> int | None:
+    """When the camera says that it took the picture; nothing is decoded."""
+    with _broken(source, MAX_PIXELS), _open(source) as image:
+        return taken_at(image)
 
 
 def to_tensor(image: Image.Image) -> Tensor:
@@ -100,24 +98,42 @@ def to_tensor(image: Image.Image) -> Tensor:
     return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1).contiguous()
 
 
-@cache
-def picture_extensions() -> frozenset[str]:
-    """The endings of file names, in lower case, that are taken for pictures."""
-    return frozenset(extension for name in _formats() for extension in _EXTENSIONS[name])
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    Image.init()
-    return tuple(name for name in _EXTENSIONS if name in Image.OPEN)
+def _result_bytes(image: Image.Image, size: int | None) -> int:
+    """What the picture takes once it is plain, and once more where it is turned; and on the way there."""
+    pixels = image.width * image.height // reduction(image.size, size) ** 2
+    return _ON_THE_WAY + pixels * bytes_per_pixel("RGB") * (1 if turn_of(image) is None else 2)
 
 
 @contextmanager
-def _opened(source: str | os.PathLike[str] | bytes) -> Iterator[BinaryIO]:
+def _open(source: Source) -> Iterator[Image.Image]:
+    """The picture in a file, of which nothing is decoded yet."""
+    with quiet_pillow(), _opened(source) as file:
+        check_icon(file)
+        formats = formats_of(file)
+        with open_preview(file) if formats == ("RAW",) else Image.open(file, formats=formats) as image:
+            find_late_notes(image, file)
+            yield image
+
+
+@contextmanager
+def _broken(source: Source, max_pixels: int, name: str | None = None) -> Iterator[None]:
+    """Any error as the one of a picture that cannot be read."""
+    label = name or (os.fspath(source) if isinstance(source, str | os.PathLike) else "<bytes>")
+    try:
+        yield
+    except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
+        raise BrokenImageError(label, _reason(error, max_pixels)) from error
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, bytes):
         if not source:
             raise EOFError("0 bytes")
         yield BytesIO(source)
+        return
+    if not isinstance(source, str | os.PathLike):
+        yield source
         return
     with open_regular(source) as file:
         if os.fstat(file.fileno()).st_size == 0:
@@ -170,45 +186,6 @@ def quiet_pillow() -> Iterator[None]:
         _quiet.leave()
 
 
-def _converted(image: Image.Image, mode: str) -> Image.Image:
-    """The picture in mode RGB or L."""
-    if image.mode.startswith("I") or image.mode == "F":
-        image = _eight_bits(image)
-    elif image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image).convert("RGB")
-    elif image.mode not in ("RGB", "L"):
-        image = image.convert("RGB")
-    return image if image.mode == mode else image.convert(mode)
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """A grey picture of 16 or 32 bits or of floats, scaled to 8 bits."""
-    values = np.nan_to_num(np.asarray(image).astype(np.float64), nan=0.0)
-    low, high = float(values.min()), float(values.max())
-    if image.mode.startswith("I;16") or (image.mode == "I" and low >= 0 and high <= 65_535):
-        low, high = 0.0, 65_535.0
-    elif low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    elif low >= 0 and high <= 255:
-        low, high = 0.0, 255.0
-    return Image.fromarray(np.round((values - low) * (255 / ((high - low) or 1))).astype(np.uint8))
-
-
-def _upright(image: Image.Image, original: Image.Image) -> Image.Image:
-    """The picture turned as the camera noted it in the original's EXIF data."""
-    turn = _turn(original)
-    return image if turn is None else image.transpose(turn)
-
-
-def _turn(image: Image.Image) -> Transpose | None:
-    try:
-        return _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a damaged note does not make the picture unreadable
-        return None
-
-
 def _reason(error: Exception, max_pixels: int) -> str:
     match error:
         case UnidentifiedImageError():
@@ -219,6 +196,8 @@ def _reason(error: Exception, max_pixels: int) -> str:
             return "no such file"
         case PermissionError():
             return "no permission to read it"
+        case UnsupportedError() | TooLargeError():
+            return str(error)
         case MemoryError():
             return "not enough memory to decode it"
         case OSError(strerror=str(reason)):

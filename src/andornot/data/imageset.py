@@ -104,7 +104,8 @@ class ImageSet:
             chosen = np.flatnonzero(chosen)
         chosen = chosen.astype(np.int64).reshape(-1)
         if chosen.size and not (-len(self) <= chosen.min() and chosen.max() < len(self)):
-            raise DataError(f"there are {len(self)} pictures, numbered from 0; {chosen.max()} was asked for")
+            wrong = chosen[(chosen < -len(self)) | (chosen >= len(self))][0]
+            raise DataError(f"there are {len(self)} pictures, numbered from 0; {wrong} was asked for")
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
         return ImageSet(
             self.reader,

@@ -1,10 +1,11 @@
 """All pictures of a set as squares of one size, by number: from memory, from a cache on disk, or decoded anew."""
 
 import hashlib
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, SupportsIndex
 
 import numpy as np
 import torch
@@ -59,12 +60,12 @@ class Pictures:
         """(n, C, size, size)."""
         return len(self), self.channels, self.size, self.size
 
-    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Tensor:
-        if isinstance(index, int):
-            return self._store.get(self._checked(torch.tensor([index])))[0]
+    def __getitem__(self, index: SupportsIndex | slice | Sequence[int] | np.ndarray | Tensor) -> Tensor:
         if isinstance(index, slice):
             return self._store.get(torch.from_numpy(np.arange(len(self))[index]))
         chosen = torch.as_tensor(index)
+        if chosen.ndim == 0:
+            return self._store.get(self._checked(torch.tensor([operator.index(chosen)])))[0]
         if chosen.dtype == torch.bool:
             if chosen.shape != (len(self),):
                 raise IndexError(f"a mask of shape {tuple(chosen.shape)} for {len(self)} pictures")

@@ -3,8 +3,9 @@
 import hashlib
 import os
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class Browser:
         """A short text that is another one when anything in the gallery is."""
         snapshot = self.snapshot
         digest = hashlib.blake2b(f"{snapshot.state} {len(snapshot.broken)}".encode(), digest_size=8)
-        for part in (snapshot.ids, snapshot.rows, snapshot.taken):
+        for part in (snapshot.ids, snapshot.rows, snapshot.taken, snapshot.by_camera):
             digest.update(part.tobytes())
         digest.update(os.fsencode("\0".join(snapshot.paths)))
         return digest.hexdigest()
@@ -78,8 +79,8 @@ class Browser:
         return label_of(self.snapshot.path(position))
 
     def taken(self, position: int) -> datetime:
-        """When the picture was taken, as the clock on the wall showed it."""
-        return datetime.fromtimestamp(int(self.snapshot.taken[position]), UTC).replace(tzinfo=None)
+        """When the picture was taken, as the clock on the wall showed it; `snapshot.taken_from` says who says so."""
+        return self.snapshot.taken_at(position)
 
     @cached_property
     def labels(self) -> dict[str, int]:
@@ -110,6 +111,10 @@ class Browser:
     def represent(self, position: int) -> Representation:
         """The representation `(N, M)` of a picture."""
         return self._sources.represent(self.snapshot.rows[[position]])[0]
+
+    def represent_file(self, path: str | Path) -> Representation:
+        """The representation `(N, M)` of a picture in a file, which need not be in the gallery."""
+        return self._sources.represent_file(path)
 
     @cached_property
     def features(self) -> FeatureTable:

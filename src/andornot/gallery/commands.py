@@ -15,7 +15,7 @@ from .errors import GalleryError, LockedError
 from .filters import Where
 from .gallery import Gallery, absolute
 from .indexing import Summary
-from .scope import look_through
+from .scope import look_through, told_skipped
 from .searching import Hit
 
 _WATCH_SECONDS: Final = 3.0
@@ -53,7 +53,7 @@ def search(options: Namespace) -> str:
 
         check_format(options.sheet)
     gallery = Gallery.open(options.gallery, engine=options.engine)
-    where = Where(options.folder, options.label, options.after, options.before)
+    where = Where(options.folder, options.label, options.after, options.before, options.file_dates)
     hits = gallery.search(
         options.formula,
         options.top,
@@ -71,7 +71,13 @@ def search(options: Namespace) -> str:
         save_sheet(options.sheet, options.formula, queries, hits, options.score)
     if options.json:
         return json.dumps({"formula": options.formula, "score": options.score, "hits": [asdict(hit) for hit in hits]})
-    return "\n".join(line for hit in hits for line in _lines(hit)) or "nothing was found"
+    return "\n".join(line for hit in hits for line in _lines(hit)) or _nothing_found(where)
+
+
+def _nothing_found(where: Where) -> str:
+    if where.file_dates or (where.after is None and where.before is None):
+        return "nothing was found"
+    return "nothing was found; --file-dates takes the date of its file for a picture that no camera dated"
 
 
 def _open_or_create(options: Namespace) -> Gallery:
@@ -93,6 +99,7 @@ def _told(gallery: Gallery, summary: Summary, options: Namespace) -> Iterator[st
         told: dict[str, Any] = {"gallery": str(options.gallery), "pictures": len(gallery), **asdict(summary)}
         yield json.dumps(told)
         return
+    yield from (f"  {line}" for line in told_skipped(summary.skipped))
     for path, reason in list(summary.broken.items())[:_SHOWN_BROKEN]:
         yield f"  cannot be read: {printable(path)}: {reason}"
     if len(summary.broken) > _SHOWN_BROKEN:

@@ -7,13 +7,14 @@ kept as bytes, because the names of files need not be text.
 import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -41,6 +42,9 @@ _SCHEMA: Final = (
     "taken INTEGER, row INTEGER, features_crc INTEGER, record_crc INTEGER)",
     _BROKEN,
 )
+# Whether a picture's date is the camera's; else it is that of its file. Galleries of 0.1 do not know, and what is
+# damaged here counts as not known: the next index finds it out again.
+_ORIGINS: Final = "CREATE TABLE IF NOT EXISTS origins (id INTEGER PRIMARY KEY, by_camera INTEGER, record_crc INTEGER)"
 # Never `OR REPLACE`: where an id or a path is in use already, the picture that has it must not pay for that.
 _INSERT_PICTURE: Final = "INSERT INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE_PICTURE: Final = (
@@ -48,6 +52,10 @@ _UPDATE_PICTURE: Final = (
     "record_crc = ?9 WHERE id = ?1"
 )
 _INSERT_BROKEN: Final = "INSERT INTO broken VALUES (?, ?, ?, ?, ?)"
+_SET_ORIGIN: Final = "INSERT OR REPLACE INTO origins VALUES (?, ?, ?)"
+
+Origin = Literal["camera", "file", "unknown"]
+"""Whose date a picture's is: the camera's, or only that of the file; of old galleries it is not known."""
 
 
 class Snapshot:
@@ -56,7 +64,14 @@ class Snapshot:
     Pictures are in the order of their ids; a position is a place in it. `is_old`: it is in the format of 0.1.
     """
 
-    def __init__(self, state: State, records: list[Record], broken: Iterable[Broken], is_old: bool = False) -> None:
+    def __init__(
+        self,
+        state: State,
+        records: list[Record],
+        broken: Iterable[Broken],
+        is_old: bool = False,
+        origins: Mapping[int, int] | None = None,
+    ) -> None:
         self.state, self.is_old = state, is_old
         self.broken = {entry.path: entry for entry in broken}
         self._records = records
@@ -64,6 +79,10 @@ class Snapshot:
             np.fromiter(map(itemgetter(Picture._fields.index(name)), records), np.int64, len(records))
             for name in ("id", "taken", "row")
         )
+
+        # 1 for a date that the camera noted, 0 for the time of the file, -1 where it is not known.
+        known = origins or {}
+        self.by_camera = np.fromiter((known.get(identity, -1) for identity in self.ids.tolist()), np.int8, len(self))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -97,6 +116,15 @@ class Snapshot:
     def position_of_digest(self) -> dict[bytes, int]:
         """The position of a picture with that content."""
         return {record[4]: position for position, record in enumerate(self._records)}
+
+    def taken_at(self, position: int) -> datetime:
+        """The date of a picture, as the clock on the wall showed it."""
+        return datetime.fromtimestamp(int(self.taken[position]), UTC).replace(tzinfo=None)
+
+    def taken_from(self, position: int) -> Origin:
+        """Whose date that is."""
+        origins: tuple[Origin, ...] = ("file", "camera", "unknown")
+        return origins[int(self.by_camera[position])]
 
     def picture(self, position: int) -> Picture:
         """A picture."""
@@ -136,7 +164,7 @@ def create(folder: Path, state: State, records: Iterable[Record] = (), broken: I
     def write(partial: Path) -> None:
         partial.unlink(missing_ok=True)
         with _translated(partial), closing(sqlite3.connect(partial)) as connection, connection:
-            for statement in _SCHEMA:
+            for statement in (*_SCHEMA, _ORIGINS):
                 connection.execute(statement)
             _write_state(connection, state)
             connection.executemany(_INSERT_PICTURE, records)
@@ -161,6 +189,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         _check_version(copies, folder)
         records = connection.execute("SELECT * FROM pictures ORDER BY id").fetchall()
         broken = connection.execute("SELECT * FROM broken").fetchall()
+        origins = _origins(connection)
         if is_old:
             folders = connection.execute("SELECT path FROM folders ORDER BY path").fetchall()
             state, records, broken = format_1.converted(copies[0], folders, records, broken)
@@ -175,7 +204,7 @@ def read_snapshot(folder: Path) -> Snapshot:
     if not all(is_sound(record, values_crc) for record in broken):
         raise DamagedError(f"{file} is damaged in what it says of files that cannot be read")
     entries = (Broken(os.fsdecode(path), *rest) for path, *rest, _ in broken)
-    snapshot = Snapshot(state, records, entries, is_old)
+    snapshot = Snapshot(state, records, entries, is_old, origins)
     if contradiction := snapshot.contradiction():
         raise DamagedError(f"{file} is damaged: {contradiction}")
     return snapshot
@@ -184,6 +213,14 @@ def read_snapshot(folder: Path) -> Snapshot:
 def stored_state(copies: Iterable[dict[str, Any]]) -> State | None:
     """The state from the first copy that is whole; None if there is none."""
     return next(filter(None, map(State.of_values, copies)), None)
+
+
+def _origins(connection: sqlite3.Connection) -> dict[int, int]:
+    try:
+        found = connection.execute("SELECT * FROM origins").fetchall()
+    except sqlite3.DatabaseError:  # there is no such table, or it is damaged
+        return {}
+    return {record[0]: record[1] for record in found if is_sound(record, values_crc)}
 
 
 def _values(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
@@ -217,6 +254,7 @@ class Database:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute(_ORIGINS)
             except BaseException:
                 self._connection.close()
                 raise
@@ -226,19 +264,27 @@ class Database:
         """Forgets what was not committed."""
         self._connection.close()
 
-    def insert(self, picture: Picture) -> None:
-        """Adds a picture."""
+    def insert(self, picture: Picture, by_camera: bool | None = None) -> None:
+        """Adds a picture; and whether its date is the camera's, if that is known."""
         self._changes.append((_INSERT_PICTURE, picture.record, 1))
+        self._set_origin(picture.id, by_camera)
         self.remove_broken(picture.path)
 
-    def update(self, picture: Picture) -> None:
+    def update(self, picture: Picture, by_camera: bool | None = None) -> None:
         """Writes what is known now of a picture that is there."""
         self._changes.append((_UPDATE_PICTURE, picture.record, 0))
+        self._set_origin(picture.id, by_camera)
         self.remove_broken(picture.path)
 
     def remove(self, identity: int) -> None:
         """Removes a picture."""
         self._changes.append(("DELETE FROM pictures WHERE id = ?", (identity,), -1))
+        self._changes.append(("DELETE FROM origins WHERE id = ?", (identity,), None))
+
+    def _set_origin(self, identity: int, by_camera: bool | None) -> None:
+        if by_camera is not None:
+            values = (identity, int(by_camera))
+            self._changes.append((_SET_ORIGIN, (*values, values_crc(values)), None))
 
     def put_broken(self, broken: Broken) -> None:
         """Remembers a file that cannot be read."""

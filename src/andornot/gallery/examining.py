@@ -1,4 +1,7 @@
-"""Looks at files: what they are, whether they are known, and their pixels if not. By threads, ahead of the backbone."""
+"""Looks at files: what they are, whether they are known, and their pixels if not. By threads, ahead of the backbone.
+
+The digest, the pixels and the date are those of the same bytes, even if the file is replaced or rewritten meanwhile.
+"""
 
 import hashlib
 import os
@@ -7,30 +10,35 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-from PIL import Image
 from torch import Tensor
 
-from ..data import BrokenImageError, decode
-from ..data.decoding import quiet_pillow, to_tensor
+from ..data import BrokenImageError
+from ..data.decoding import read_photograph, read_taken, to_tensor
 from ..data.loading import default_workers
 from ..data.resizing import square
 from ..files import open_regular
 from ..model import Model
 
 _AHEAD: Final = 256  # pictures under way: bounds what waits in memory, and hides that some take longer
-_EXIF_FOLDER, _EXIF_TAKEN = 0x8769, 0x9003
+_IN_MEMORY: Final = 32_000_000  # bytes of a file that is read as a whole
+_PART: Final = 2**20
+_TRIES: Final = 3
 
 
 class Examined(NamedTuple):
-    """A file: `pixels` for one that must be encoded, `reason` for one that cannot be read."""
+    """A file: `pixels` for one that must be encoded, `reason` for one that cannot be read.
+
+    `taken`: when the picture was taken if the camera noted that (`by_camera`), else when the file was changed last.
+    """
 
     path: str
     size: int
     mtime_ns: int
     digest: bytes = b""
     taken: int = 0
+    by_camera: bool = False
     pixels: Tensor | None = None
     reason: str = ""
 
@@ -56,42 +64,94 @@ def examine_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], 
                 future.cancel()
 
 
-def digest_of(path: str | Path) -> bytes:
+def digest_of(source: str | Path | bytes | BinaryIO) -> bytes:
     """A hash of a file's content."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
+    if isinstance(source, bytes):
+        return hashlib.blake2b(source, digest_size=16).digest()
+    if isinstance(source, str | Path):
+        with open_regular(source) as file:
+            return digest_of(file)
+    source.seek(0)
+    digest = hashlib.blake2b(digest_size=16)
+    while part := source.read(_PART):
+        digest.update(part)
+    return digest.digest()
+
+
+def date_of(path: str, mtime: float) -> tuple[int, bool] | None:
+    """When a picture was taken, and whether its camera says so; None where its file cannot be read."""
+    try:
+        return _date(read_taken(path), mtime)
+    except BrokenImageError:
+        return None
+
+
+class _ChangingError(Exception):
+    """A file that somebody writes while it is read."""
 
 
 def _examine(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examined:
+    for _ in range(_TRIES):
+        try:
+            return _look(path, model, is_known)
+        except _ChangingError:
+            continue
+    # No digest: it is out of reach for now, and the next index tries again.
+    return Examined(path, -1, -1, reason="it was changed while it was read")
+
+
+def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examined:
+    seen = Examined(path, -1, -1)
     try:
         status = os.stat(path)  # noqa: PTH116
-    except OSError as error:
-        return Examined(path, -1, -1, reason=error.strerror or str(error))
-    seen = Examined(path, status.st_size, status.st_mtime_ns)
-    try:
+        seen = Examined(path, status.st_size, status.st_mtime_ns)
         if status.st_size == 0:
             raise BrokenImageError(path, "0 bytes")
-        # The digest comes first: of a file that changes meanwhile it is the old one, and the next look finds that out.
-        seen = seen._replace(digest=digest_of(path))
-        if is_known(seen.digest):
-            return seen._replace(taken=_clock(status.st_mtime))
-        image = decode(path, size=model.size, channels=model.channels)
-        pixels = to_tensor(square(image, model.size, model.recipe.fit))
-        return seen._replace(pixels=pixels, taken=_taken(image, status.st_mtime))
+        with open_regular(path) as file:
+            # From here on it is this file, whatever is at the path by now.
+            status = os.fstat(file.fileno())
+            seen = Examined(path, status.st_size, status.st_mtime_ns)
+            content = file.read() if status.st_size <= _IN_MEMORY else file
+            seen = seen._replace(digest=digest_of(content))
+            if isinstance(content, bytes) and (status.st_size, status.st_mtime_ns) != _stamp(file):
+                raise _ChangingError
+            try:
+                return _decoded(seen, content, model, is_known(seen.digest), status.st_mtime)
+            finally:
+                if content is file and digest_of(file) != seen.digest:
+                    raise _ChangingError
     except BrokenImageError as error:
         return seen._replace(reason=error.reason)
     except OSError as error:
         return seen._replace(reason=error.strerror or str(error))
 
 
-def _taken(image: Image.Image, mtime: float) -> int:
-    """When the camera says it took the picture, else when the file was changed last."""
+def _decoded(seen: Examined, content: bytes | BinaryIO, model: Model, is_known: bool, mtime: float) -> Examined:
+    if is_known:
+        taken, by_camera = _date(_noted(content), mtime)
+        return seen._replace(taken=taken, by_camera=by_camera)
+    photograph = read_photograph(content, size=model.size, channels=model.channels)
+    taken, by_camera = _date(photograph.taken, mtime)
+    pixels = to_tensor(square(photograph.image, model.size, model.recipe.fit))
+    return seen._replace(pixels=pixels, taken=taken, by_camera=by_camera)
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _noted(source: bytes | BinaryIO) -> int | None:
+    """When the camera says that it took the picture, if that can be read."""
     try:
-        with quiet_pillow():
-            text = image.getexif().get_ifd(_EXIF_FOLDER)[_EXIF_TAKEN]
-        return int(datetime.strptime(text.strip("\0 "), "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
-    except Exception:  # there is none, or it is damaged, in one of many ways
-        return _clock(mtime)
+        return read_taken(source)
+    except BrokenImageError:
+        return None
+
+
+def _date(noted: int | None, mtime: float) -> tuple[int, bool]:
+    """What the camera noted, else the time of the file; and which of the two."""
+    return (_clock(mtime), False) if noted is None else (noted, True)
 
 
 def _clock(mtime: float) -> int:

@@ -31,13 +31,15 @@ class Where:
     - `folder`: the picture lies in it, at any depth; a path from here, from an indexed folder, or beside one.
     - `label`: the name of the folder that the picture lies in.
     - `after`, `before`: it was taken at that time or later, and before that time, as "2024", "2024-05",
-      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted, else the time of the file.
+      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted; pictures without such a note do not pass.
+    - `file_dates`: for those, the time when the file was changed last.
     """
 
     folder: str | None = None
     label: str | None = None
     after: str | None = None
     before: str | None = None
+    file_dates: bool = False
 
     def resolve(self, snapshot: Snapshot) -> "Conditions":
         """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
@@ -46,6 +48,7 @@ class Where:
             None if self.label is None else _known_label(snapshot, self.label),
             None if self.after is None else _seconds(self.after),
             None if self.before is None else _seconds(self.before),
+            self.file_dates,
         )
 
     def mask(self, snapshot: Snapshot) -> np.ndarray:
@@ -60,6 +63,8 @@ class Where:
             passing &= snapshot.taken >= conditions.after
         if conditions.before is not None:
             passing &= snapshot.taken < conditions.before
+        if conditions.needs_camera:
+            passing &= snapshot.by_camera != 0
         return passing
 
 
@@ -70,6 +75,15 @@ class Conditions(NamedTuple):
     label: str | None
     after: int | None
     before: int | None
+    file_dates: bool = False
+
+    @property
+    def needs_camera(self) -> bool:
+        """Whether pictures of which only the file's time is known do not pass.
+
+        Those of galleries of version 0.1, of which it is not known what their date is, do, until the next index.
+        """
+        return not self.file_dates and (self.after is not None or self.before is not None)
 
 
 class Selection:

@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from ..data.formats import may_be_installed
 from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
 from .errors import DamagedError
-from .examining import Examined, examine_all
+from .examining import Examined, date_of, examine_all
 from .scope import Scope, is_gone
 from .writer import Writer, as_rows, checksum
 
@@ -25,7 +26,10 @@ COMMIT_PICTURES: Final = 512
 
 @dataclass
 class Summary:
-    """What an `index` did: numbers of pictures; `broken` has the reason for each file that could not be read."""
+    """What an `index` did: numbers of pictures; `broken` has the reason for each file that could not be read.
+
+    `skipped` counts the files that are of no supported kind: "video", or the endings of their names.
+    """
 
     added: int = 0
     changed: int = 0
@@ -33,9 +37,11 @@ class Summary:
     removed: int = 0
     unchanged: int = 0
     broken: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         counts = {**asdict(self), "broken": len(self.broken)}
+        del counts["skipped"]
         return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
     @property
@@ -55,7 +61,9 @@ def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] 
 class _Indexing:
     def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: set[int]) -> None:
         self._writer, self._model, self._scope, self._suspect = writer, model, scope, suspect
-        self._known = {picture.path: picture for picture in writer.snapshot.pictures()}
+        snapshot = writer.snapshot
+        self._known = {picture.path: picture for picture in snapshot.pictures()}
+        self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
         # By digest: pictures that had that content before, and one whose features can be copied, whatever became of it.
         self._before: dict[bytes, list[Picture]] = {}
         self._source: dict[bytes, Picture] = {}
@@ -64,7 +72,7 @@ class _Indexing:
             if picture.id not in suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
-        self._summary = Summary()
+        self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
     def run(self, progress: bool | None) -> Summary:
@@ -95,8 +103,10 @@ class _Indexing:
         now = (status.st_size, status.st_mtime_ns)
         if picture is not None and now == (picture.size, picture.mtime_ns):
             self._summary.unchanged += 1
+            if picture.id in self._undated and (date := date_of(path, status.st_mtime)) is not None:
+                self._update(picture._replace(taken=date[0]), date[1])
             return True
-        if broken is not None and now == (broken.size, broken.mtime_ns):
+        if broken is not None and now == (broken.size, broken.mtime_ns) and not may_be_installed(broken.reason):
             self._summary.broken[path] = broken.reason
             return True
         return False
@@ -126,12 +136,13 @@ class _Indexing:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns))
+            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
             return
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
-            self._update(moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns))
+            same = moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
+            self._update(same, item.by_camera)
             return
         if before is None:
             self._summary.added += 1
@@ -144,15 +155,15 @@ class _Indexing:
             item.size,
             item.mtime_ns,
             item.digest,
-            source.taken if source is not None else item.taken,
+            item.taken,
             self._writer.features.append(row[None]),
             checksum(row),
         )
         if before is None:
             self._keep(picture)
-            self._writer.database.insert(picture)
+            self._writer.database.insert(picture, item.by_camera)
         else:
-            self._update(picture)
+            self._update(picture, item.by_camera)
 
     def _stored(self, picture: Picture) -> np.ndarray:
         """The features of a picture, to be copied; damage must not get a checksum that fits."""
@@ -177,9 +188,9 @@ class _Indexing:
         self._known[picture.path] = picture
         self._source[picture.digest] = picture
 
-    def _update(self, picture: Picture) -> None:
+    def _update(self, picture: Picture, by_camera: bool) -> None:
         self._keep(picture)
-        self._writer.database.update(picture)
+        self._writer.database.update(picture, by_camera)
 
     def _put_broken(self, item: Examined) -> None:
         if item.is_out_of_reach and not is_gone(item.path):

@@ -47,9 +47,10 @@ class Names:
             raise self._ambiguous(name, positions, formula, with_paths=given is None)
         if given is not None and name in given:
             return Named(name, None)
-        path = os.path.expanduser(name)  # noqa: PTH111
-        if given is None and os.path.isfile(path):  # noqa: PTH113
-            return Named(os.path.abspath(path), None)  # noqa: PTH100
+        if given is None and (path := self._file(name)) is not None:
+            return Named(path, None)
+        if reason := self._why_broken(name, with_paths=given is None):
+            raise FormulaError(reason, formula.text, parse(formula.text).names[name])
         raise formula.unknown_name(name, self._nearest(name))
 
     def _ambiguous(self, name: str, positions: list[int], formula: Formula, with_paths: bool) -> FormulaError:
@@ -75,6 +76,21 @@ class Names:
         alike = self._by_file_name.get(os.path.basename(name), [])  # noqa: PTH119
         return [position for position in alike if self._snapshot.path(position).endswith(f"{os.sep}{name}")]
 
+    def _file(self, name: str) -> str | None:
+        """The file of that name that is not in the gallery, from here or in one of its folders."""
+        places = (os.path.join(folder, name) for folder in self._snapshot.folders)  # noqa: PTH118
+        for path in (os.path.expanduser(name), *places):  # noqa: PTH111
+            if os.path.isfile(path):  # noqa: PTH113
+                return os.path.abspath(path)  # noqa: PTH100
+        return None
+
+    def _why_broken(self, name: str, with_paths: bool) -> str | None:
+        """What is to be said of a file that `index` found and could not read; None if there is none of that name."""
+        for path, entry in self._snapshot.broken.items():
+            if name == os.path.basename(path) or (with_paths and _is_end_of(name, path)):  # noqa: PTH119
+                return f'"{path if with_paths else name}" cannot be read as a picture: {entry.reason}'
+        return None
+
     def _without_paths(self, name: str) -> list[int]:
         """The pictures that a name may stand for, by id or by file name."""
         return self._by_id.get(int(name), []) if _is_id(name) else self._by_file_name.get(name, [])
@@ -94,6 +110,10 @@ class Names:
         """File names that have much in common with a name: a proper comparison with all of a million takes minutes."""
         wanted = _pieces(name)
         return heapq.nlargest(_NEAREST, self._by_file_name, key=lambda known: len(wanted & _pieces(known)))
+
+
+def _is_end_of(name: str, path: str) -> bool:
+    return path == os.path.abspath(name) or path.endswith(f"{os.sep}{os.path.normpath(name)}")  # noqa: PTH100
 
 
 def _is_id(name: str) -> bool:

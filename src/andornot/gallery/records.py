@@ -19,7 +19,8 @@ Record = tuple[Any, ...]
 class Picture(NamedTuple):
     """A picture of the gallery: its file as it was, when it was taken, and where its features are.
 
-    `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone.
+    `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone. Where the camera
+    noted none, it is when the file was changed last: `Snapshot.by_camera` keeps the two apart.
     """
 
     id: int

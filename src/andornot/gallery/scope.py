@@ -1,24 +1,34 @@
 """Which files an `index` looks at. A file is one picture, however many names links give it."""
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ..data.decoding import picture_extensions
+from ..data.formats import picture_extensions
 from ..data.sources.folder import find_pictures, gallery_around, real_path
 from .errors import GalleryError
 
 
 class Scope:
-    """Files that were found now, and those that the gallery has from the same places."""
+    """Files that were found now, and those that the gallery has from the same places.
 
-    def __init__(self, folders: Iterable[str], files: Iterable[str], found: Iterable[str]) -> None:
+    `skipped` counts those of no supported kind: "video", or the endings of their names.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[str],
+        files: Iterable[str],
+        found: Iterable[str],
+        skipped: Mapping[str, int] | None = None,
+    ) -> None:
         self.folders = list(folders)
         self._files = set(files)
         self.found = sorted(set(found) | self._files)
         self._found = set(self.found)
+        self.skipped = dict(sorted((skipped or {}).items()))
         self._real_folders: dict[str, str] = {}
 
     def misses(self, path: str) -> bool:
@@ -49,6 +59,7 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
     folders: list[str] = []
     files: list[str] = []
     found: list[str] = []
+    skipped: Counter[str] = Counter()
     for path in paths:
         around = gallery_around(os.path.realpath(path))
         if around is not None and path not in in_gallery and not prune:
@@ -61,7 +72,7 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
             continue
         folders.append(path)
         is_folder = os.path.isdir(path)  # noqa: PTH112
-        pictures = find_pictures(Path(path)) if is_folder and around is None else []
+        pictures = find_pictures(Path(path), skipped=skipped) if is_folder and around is None else []
         found += pictures
         if pictures or prune or path in in_gallery:
             continue
@@ -70,8 +81,20 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
                 f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} pictures from it: "
                 "is a disk not mounted? --prune drops them"
             )
-        raise GalleryError(_nothing_in(path))
-    return Scope(folders, files, set(found) - _other_names(set(found), in_gallery))
+        raise GalleryError(_nothing_in(path, skipped))
+    return Scope(folders, files, set(found) - _other_names(set(found), in_gallery), skipped)
+
+
+def told_skipped(skipped: Mapping[str, int]) -> list[str]:
+    """A line for each kind of files that is not supported.
+
+    >>> told_skipped({".psd": 1, "video": 3})
+    ['1 .psd file skipped: not supported', '3 videos skipped: not supported']
+    """
+    return [
+        f"{count:,} {kind if kind == 'video' else f'{kind} file'}{'' if count == 1 else 's'} skipped: not supported"
+        for kind, count in skipped.items()
+    ]
 
 
 def _other_names(found: set[str], known: set[str]) -> set[str]:
@@ -108,8 +131,9 @@ def is_gone(path: str) -> bool:
     return False
 
 
-def _nothing_in(path: str) -> str:
+def _nothing_in(path: str, skipped: Mapping[str, int]) -> str:
     if not os.path.isdir(path):  # noqa: PTH112
         return f"{path} is not a folder"
+    others = "".join(f", {line}" for line in told_skipped(skipped))
     endings = ", ".join(sorted(picture_extensions()))
-    return f"{path} has no picture in it; file names that end in {endings} are taken for pictures"
+    return f"{path} has no picture in it{others}; file names that end in {endings} are taken for pictures"

@@ -14,13 +14,13 @@ from torch.nn.functional import normalize
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from .browsing import Browser
+from .database import Origin
 from .engines import Engine, Exact, MakeEngine
 from .errors import EmptyQueryError, GalleryError
 from .examining import digest_of
 from .filters import Selection, Where
 from .names import Named, Names
 from .vectors import Degrees, Sources, Stored, Vectors
-from .writer import as_rows
 
 Query = Formula | Representation
 
@@ -53,12 +53,18 @@ class Reason:
 
 @dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Smaller distances are nearer, whatever the score."""
+    """A picture that was found. Smaller distances are nearer, whatever the score.
+
+    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
+    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since.
+    """
 
     path: str
     distance: float
     id: int
     why: tuple[Reason, ...] = field(default=())
+    taken: str = ""
+    taken_from: Origin = "unknown"
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,8 @@ class Searcher:
 
     def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
         picture = self._snapshot.picture(position)
-        return Hit(picture.path, distance, picture.id, reasons)
+        taken = self._snapshot.taken_at(position).isoformat()
+        return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
@@ -194,10 +201,8 @@ class Searcher:
         if len(rows):
             inside = iter(self._sources.represent(rows))
         paths = [thing.path for thing, position in zip(things, positions, strict=True) if position is None]
-        model = self._sources.model
         if paths:
-            features = torch.from_numpy(as_rows(model.features(paths, progress=False))).float()
-            outside = iter(model.represent(features))
+            outside = map(self._sources.encode_file, paths)
         return Representation.stack([next(outside if position is None else inside) for position in positions])
 
     def _position(self, thing: Named) -> int | None:

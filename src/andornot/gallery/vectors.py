@@ -20,8 +20,9 @@ from ..logic.distance import SCORES
 from ..logic.representation import Representation
 from ..model import Model
 from .database import Snapshot
+from .examining import digest_of
 from .features import Features
-from .writer import checked
+from .writer import as_rows, checked
 
 DERIVED: Final = "derived"
 _FORMAT: Final = 1
@@ -40,6 +41,20 @@ class Sources:
         """The representations `(n, N, M)` of rows, whose features are checked."""
         features = checked(self.snapshot, self.features, rows)
         return self.model.represent(torch.from_numpy(features).float())
+
+    def represent_file(self, path: str | Path) -> Representation:
+        """The representation `(N, M)` of a picture in a file: as it is stored, if the gallery has a copy of it."""
+        position = self.snapshot.position_of_digest.get(digest_of(path))
+        return self.encode_file(path) if position is None else self.represent(self.snapshot.rows[[position]])[0]
+
+    def encode_file(self, path: str | Path) -> Representation:
+        """The same of a picture that the gallery has not.
+
+        By way of the half precision that features are stored in; and alone, because in a batch a picture's last digits
+        depend on the others.
+        """
+        features = torch.from_numpy(as_rows(self.model.features([path], progress=False))).float()
+        return self.model.represent(features)[0]
 
 
 def forget_derived(folder: Path) -> None:

@@ -8,6 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 Time = Annotated[str, Field(description="as the clock on the wall showed it: 2024-05-31T18:00:00")]
 
 
+TakenFrom = Annotated[
+    Literal["camera", "file", "unknown"],
+    Field(description="who says so: the camera, or only the file; galleries of version 0.1 do not know"),
+]
+
+
 class FailureDetail(BaseModel):
     """What is wrong. `position` and `length` are there for formulas, in characters (code points) of the formula."""
 
@@ -67,10 +73,11 @@ class PictureName(BaseModel):
 
 
 class Picture(PictureName):
-    """A picture with its label and when it was taken."""
+    """A picture with its label and its date: when it was taken, or where no camera noted that, that of its file."""
 
     label: str
     taken: Time
+    taken_from: TakenFrom
 
 
 class PicturesAnswer(BaseModel):
@@ -169,6 +176,8 @@ class Hit(PictureName):
     label: str
     path: str | None = None
     distance: float
+    taken: Time
+    taken_from: TakenFrom
     why: list[Reason]
 
 

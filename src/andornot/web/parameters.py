@@ -36,11 +36,12 @@ class Filtered(BaseModel):
     label: str = Field("", max_length=300, description="only pictures in folders of this name")
     after: _Date = ""
     before: _Date = ""
+    file_dates: bool = Field(False, description="a picture that no camera dated has the date of its file")
 
     @property
     def where(self) -> Where:
         """The filter; what is empty stands for everything."""
-        return Where(None, self.label or None, self.after or None, self.before or None)
+        return Where(None, self.label or None, self.after or None, self.before or None, self.file_dates)
 
 
 class Listed(Filtered):

@@ -121,6 +121,8 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
             **tell_name(browser, browser.position_of_id[hit.id]).model_dump(),
             label=printable(label_of(hit.path)),
             distance=hit.distance,
+            taken=hit.taken,
+            taken_from=hit.taken_from,
             why=[
                 answers.Reason(
                     feature=reason.feature,
@@ -176,6 +178,7 @@ def _picture(browser: Browser, position: int) -> answers.Picture:
         **tell_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
+        taken_from=browser.snapshot.taken_from(position),
     )
 
 

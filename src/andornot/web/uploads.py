@@ -15,13 +15,14 @@ from PIL import Image
 
 from ..data import BrokenImageError, decode
 from ..data.decoding import measure
+from ..data.memory import TooLargeError
 from ..logic import Representation
 from .live import Served
 from .problems import RequestError
 from .thumbnails import SIDE, as_jpeg
 
 PREFIX: Final = "upload-"
-MAX_BYTES: Final = 20_000_000
+MAX_BYTES: Final = 50_000_000
 MAX_PIXELS: Final = 50_000_000
 MAX_UPLOADS: Final = 200
 MAX_TOTAL_BYTES: Final = 500_000_000
@@ -62,6 +63,8 @@ class Uploads:
         except BrokenImageError as error:
             if isinstance(error.__cause__, Image.DecompressionBombError):
                 raise RequestError(413, f"the picture has more than {MAX_PIXELS:,} pixels") from None
+            if isinstance(error.__cause__, TooLargeError):
+                raise RequestError(413, f"the picture is too large: {error.reason}") from None
             raise RequestError(415, f"this is not a picture that can be read: {error.reason}") from None
         name = f"{PREFIX}{secrets.token_hex(8)}"
         file = self._folder / name
@@ -101,9 +104,9 @@ class Uploads:
         model_id = served.browser.snapshot.state.model_id
         represented = {}
         for name, upload in self.known(names).items():
-            with suppress(BrokenImageError):  # dropped in this very moment
+            with suppress(BrokenImageError, FileNotFoundError):  # dropped in this very moment
                 if model_id not in upload.encoded:
-                    upload.encoded = {model_id: served.browser.model.encode(upload.file, progress=False)}
+                    upload.encoded = {model_id: served.browser.represent_file(upload.file)}
                 represented[name] = upload.encoded[model_id]
         return represented
 

@@ -3,11 +3,12 @@
 import heapq
 import os
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from ..decoding import picture_extensions
 from ..errors import DataError
+from ..formats import is_picture, kind_not_supported, picture_extensions
 from ..imageset import ImageSet
 from ..readers import FileReader
 from .splits import check_folder, check_split
@@ -27,13 +28,14 @@ def open_folder(path: Path, split: str | None = None) -> ImageSet:
     return ImageSet(FileReader(paths), paths)
 
 
-def find_pictures(root: Path, *, first_only: bool = False) -> list[str]:
+def find_pictures(root: Path, *, first_only: bool = False, skipped: Counter[str] | None = None) -> list[str]:
     """The paths of the pictures below a folder, sorted, each file once.
 
     Links are followed, but what is there under its own name too is taken under that, and no folder is entered twice.
-    The folder of a gallery is left out: the pictures in it are thumbnails of others.
+    The folder of a gallery is left out: the pictures in it are thumbnails of others. `skipped` is increased by the
+    number of files of each kind that shows something and is not supported.
     """
-    walk = _Walk(root)
+    walk = _Walk(root, Counter() if skipped is None else skipped)
     folders, links = [str(root)], walk.folder_links
     # Links wait until everything is found that is there under its own name.
     while (folders or links) and not (first_only and walk.found):
@@ -44,8 +46,8 @@ def find_pictures(root: Path, *, first_only: bool = False) -> list[str]:
 class _Walk:
     """What was found in a tree of folders so far, and the links in it."""
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._extensions = root, picture_extensions()
+    def __init__(self, root: Path, skipped: Counter[str]) -> None:
+        self._root, self._skipped = root, skipped
         self._entered: set[tuple[int, int]] = set()
         self._file_links: list[str] = []
         self.folder_links: list[str] = []
@@ -75,8 +77,10 @@ class _Walk:
                     heapq.heappush(self.folder_links, entry.path)
                 else:
                     folders.append(entry.path)
-            elif os.path.splitext(entry.name)[1].lower() in self._extensions:  # noqa: PTH122
+            elif is_picture(entry.path):
                 (self._file_links if entry.is_symlink() else self.found).append(entry.path)
+            elif (kind := kind_not_supported(entry.name)) is not None:
+                self._skipped[kind] += 1
         return folders
 
     def linked_files(self) -> list[str]:

@@ -29,7 +29,7 @@ from .milvus_connection import Address, Connection
 from .milvus_space import Space
 
 IDENTITY: Final = "identity"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 # Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
 _FLAT_AT_MOST: Final = 100_000
 HNSW: Final = {"M": 16, "efConstruction": 200}
@@ -191,6 +191,7 @@ class Milvus:
             "path": _ascii(path),
             "label": _ascii(label_of(path)),
             "taken": int(self._snapshot.taken[position]),
+            "by_camera": int(self._snapshot.by_camera[position]),
         }
 
     def _stamp(self, position: int) -> int:
@@ -202,6 +203,7 @@ class Milvus:
     def _alias(self) -> str:
         """The name of the collection when it holds just this state of the gallery."""
         state = blake2b(self._snapshot.ids.tobytes() + self._snapshot.taken.tobytes(), digest_size=8)
+        state.update(self._snapshot.by_camera.tobytes())
         state.update(np.array([self._snapshot.features_crc(n) for n in range(len(self._snapshot))], np.int64).tobytes())
         state.update(os.fsencode("\0".join(self._snapshot.paths)))
         return f"{self._name}_holds_{state.hexdigest()}"
@@ -263,6 +265,7 @@ class Milvus:
         schema.add_field("path", DataType.VARCHAR, max_length=_LONGEST_TEXT)
         schema.add_field("label", DataType.VARCHAR, max_length=_LONGEST_TEXT)
         schema.add_field("taken", DataType.INT64)
+        schema.add_field("by_camera", DataType.INT64)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self._space.dimensions)
         self._server.call("create_collection", self._name, schema=schema, index_params=self._index)
 
@@ -318,6 +321,8 @@ def _expression(conditions: Conditions) -> str:
         parts.append(f"taken >= {conditions.after}")
     if conditions.before is not None:
         parts.append(f"taken < {conditions.before}")
+    if conditions.needs_camera:
+        parts.append("by_camera != 0")
     return " and ".join(parts)
 
 

@@ -15,6 +15,7 @@ const DEFAULTS = {
   label: "",
   after: "",
   before: "",
+  file_dates: "", // "1": the date of its file for a picture that no camera dated
   order: "id",
   all: "", // "1": all pictures, though there is a query
   picture: "", // the id of the picture that is looked at
@@ -27,10 +28,10 @@ const DEFAULTS = {
 const VIEWS = { "": "pictures", features: "features", feature: "feature", compare: "compare", help: "help" };
 
 /** What a search depends on, but for the formula. */
-export const SEARCH = ["score", "top", "logic", "semantics", "label", "after", "before"];
+export const SEARCH = ["score", "top", "logic", "semantics", "label", "after", "before", "file_dates"];
 
 /** Which pictures may be found or shown. */
-export const FILTERS = ["label", "after", "before"];
+export const FILTERS = ["label", "after", "before", "file_dates"];
 
 /** Sent with the new state and the old one. */
 export const moved = signal();

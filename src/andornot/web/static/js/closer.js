@@ -10,7 +10,7 @@ import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { found, result, why } from "./search.js";
 import { addTo } from "./tile.js";
-import { day, decimal, WORDS } from "./words.js";
+import { dated, decimal, WORDS } from "./words.js";
 
 const SHOWN = 3;
 
@@ -67,8 +67,8 @@ async function show() {
 }
 
 function draw(picture, reasons) {
-  const { id, name, label, taken, width, height, features } = picture;
-  const facts = [label, taken && day(taken), width && `${width} × ${height}`].filter(Boolean).join(" · ");
+  const { id, name, label, width, height, features } = picture;
+  const facts = [label, dated(picture), width && `${width} × ${height}`].filter(Boolean).join(" · ");
   const hit = result()?.hits.find((other) => other.id === id);
   const image = h("img", { class: "large", src: `/api/pictures/${id}/picture`, alt: name });
   image.addEventListener("error", () => image.replaceWith(h("p", { class: "hint" }, "The file is no longer there.")));

@@ -7,6 +7,10 @@ import { count, SCORES } from "./words.js";
 
 const TOPS = ["12", "24", "48", "96", "200", "500", "1000"];
 const SEMANTICS = { exact: "is the same thing", independent: "is independent, as in the paper" };
+const FILE_DATES = [
+  ["", "as the camera noted it"],
+  ["1", "else that of the file"],
+];
 const LOGICS = { godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
 
 /** Keeps the fields and the address in step. */
@@ -32,6 +36,7 @@ function fillChoices({ labels, scores, logics, taken }) {
     logics.map((logic) => [logic, LOGICS[logic] ?? logic]),
   );
   choices("semantics", Object.entries(SEMANTICS));
+  choices("file_dates", FILE_DATES);
   choices("label", [
     ["", "all folders"],
     ...labels.map(({ label, pictures }) => [label, `${label} (${count(pictures)})`]),

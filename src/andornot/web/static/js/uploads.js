@@ -11,7 +11,8 @@ import { WORDS } from "./words.js";
 
 /** Uploads pictures and adds each to a tray, one after the other. */
 export async function addFiles(files, tray = "with", group = query.activeGroup()) {
-  const pictures = files.filter(({ type }) => type.startsWith("image/"));
+  // Browsers do not know all that the server does, such as RAW: it decides about files of which they say nothing.
+  const pictures = files.filter(({ type }) => !type || type.startsWith("image/"));
   if (!pictures.length) tell("That is not a picture.");
   for (const file of pictures) {
     announce(`Reading ${file.name || "the picture"}`);
@@ -23,7 +24,7 @@ export async function addFiles(files, tray = "with", group = query.activeGroup()
         {
           method: "POST",
           body: file,
-          headers: { "Content-Type": file.type },
+          headers: { "Content-Type": file.type || "image/unknown" },
         },
       );
       const name = file.name || "pasted picture";

@@ -42,8 +42,10 @@ export const pictures = (number) => `${count(number)} ${number === 1 ? "picture"
 /** A distance or degree, as it is shown everywhere. */
 export const decimal = (number, digits = 3) => number.toFixed(digits);
 
-/** "31 May 2024". */
-export function day(taken) {
+/** "taken 31 May 2024", or "file of 31 May 2024" where no camera noted it. */
+export function dated({ taken, taken_from }) {
   const date = new Date(taken);
-  return Number.isNaN(date.valueOf()) ? "" : date.toLocaleDateString("en-GB", { dateStyle: "long" });
+  if (Number.isNaN(date.valueOf())) return "";
+  const words = { camera: "taken ", file: "file of " }[taken_from] ?? "";
+  return words + date.toLocaleDateString("en-GB", { dateStyle: "long" });
 }

@@ -1,0 +1,183 @@
+"""Which files are pictures: by the endings of their names when folders are looked through, by their bytes when read.
+
+The formats are a fixed list: Pillow would also hand PostScript to another program, which nobody wants of a file out of
+the wild. HEIC and camera RAW need packages of their own, which are loaded when the first such file is met.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, BinaryIO, Final
+
+from PIL import Image
+
+_EXTENSIONS: Final = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "MPO": (".mpo",),
+    "PNG": (".png", ".apng"),
+    "GIF": (".gif",),
+    "BMP": (".bmp", ".dib"),
+    "WEBP": (".webp",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "AVIF": (".avif",),
+    "JPEG2000": (".jp2", ".j2k", ".jpx"),
+    "ICO": (".ico",),
+    "HEIF": (".heic", ".heif", ".hif"),
+    "RAW": (
+        *(".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".sr2", ".srf", ".raf", ".orf", ".rw2", ".pef", ".srw"),
+        *(".3fr", ".iiq", ".erf", ".mrw", ".x3f", ".dcr", ".kdc"),
+    ),
+}
+_VIDEOS: Final = frozenset(
+    (".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".3gp", ".3g2", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv")
+)
+# Pictures of a kind that is not read.
+_OTHERS: Final = frozenset(
+    (".psd", ".psb", ".xcf", ".svg", ".svgz", ".eps", ".ai", ".icns", ".tga", ".dds", ".exr", ".hdr", ".pcx", ".jxl")
+)
+HEAD: Final = 64  # so many first bytes tell the format
+
+_STARTS: Final = (
+    *(b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    *(b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+)
+_RAW_STARTS: Final = (b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb", b"\0MRM")
+_HEIF_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
+_AVIF_BRANDS: Final = (b"avif", b"avis")
+
+# Tags of TIFF, which most RAW formats are made of, and the kinds of pixels that only sensors have.
+_PHOTOMETRIC, _SUB_FOLDERS, _DNG_VERSION = 262, 330, 50706
+_SENSOR: Final = (32803, 34892)
+_MOST_FOLDERS: Final = 32
+
+
+class UnsupportedError(Exception):
+    """A file that is something else than a picture, or a picture that needs a package that is not installed."""
+
+
+@cache
+def picture_extensions() -> frozenset[str]:
+    """The endings of file names, in lower case, that are taken for pictures."""
+    return frozenset(extension for extensions in _EXTENSIONS.values() for extension in extensions)
+
+
+def is_picture(path: str) -> bool:
+    """Whether a file is taken for a picture: by its ending, or by its first bytes where its name has none."""
+    extension = os.path.splitext(path)[1].lower()  # noqa: PTH122 - a Path for each of a million files is slow
+    if extension:
+        return extension in picture_extensions()
+    try:
+        if not os.path.isfile(path):  # noqa: PTH113 - a pipe would be waited for
+            return False
+        with open(path, "rb") as file:  # noqa: PTH123
+            return _starts_like_one(file.read(HEAD))
+    except OSError:
+        return False
+
+
+def kind_not_supported(name: str) -> str | None:
+    """What a file is that shows something and is not read, "video" or its ending; None for anything else.
+
+    >>> kind_not_supported("IMG_1.MOV"), kind_not_supported("layers.psd"), kind_not_supported("notes.txt")
+    ('video', '.psd', None)
+    """
+    extension = os.path.splitext(name)[1].lower()  # noqa: PTH122
+    if extension in _VIDEOS:
+        return "video"
+    return extension if extension in _OTHERS else None
+
+
+@cache
+def pillow_formats() -> tuple[str, ...]:
+    """What Pillow may take a file for."""
+    Image.init()
+    return tuple(name for name in _EXTENSIONS if name in Image.OPEN and name != "HEIF")
+
+
+def formats_of(file: BinaryIO) -> tuple[str, ...]:
+    """The formats that an open file may have: ("RAW",), ("HEIF",), or those of Pillow. It is left at its start."""
+    file.seek(0)
+    head = file.read(HEAD)
+    is_raw = _is_raw(file, head)
+    file.seek(0)
+    if is_raw:
+        return ("RAW",)
+    brands = _brands(head)
+    if brands and not any(brand in _AVIF_BRANDS for brand in brands):
+        if any(brand in _HEIF_BRANDS for brand in brands):
+            package("pillow_heif", "HEIC", "heic").register_heif_opener()
+            return ("HEIF",)
+        raise UnsupportedError("a video, which is not supported")
+    return pillow_formats()
+
+
+def package(module: str, what: str, extra: str) -> Any:
+    """A package of an extra, loaded now."""
+    if find_spec(module) is None:
+        raise UnsupportedError(f'{what} is not installed: pip install "andornot[{extra}]"')
+    return import_module(module)
+
+
+def may_be_installed(reason: str) -> bool:
+    """Whether a picture could not be read for want of a package, which may be there the next time."""
+    return 'pip install "andornot[' in reason
+
+
+def _starts_like_one(head: bytes) -> bool:
+    if head.startswith(b"RIFF"):
+        return head[8:12] == b"WEBP"
+    brands = _brands(head)
+    if brands:
+        return any(brand in (*_HEIF_BRANDS, *_AVIF_BRANDS, b"crx ") for brand in brands)
+    return head.startswith((*_STARTS, *_RAW_STARTS))
+
+
+def _brands(head: bytes) -> list[bytes]:
+    """What a file in the manner of MP4 says that it is: HEIC, AVIF and most videos are such."""
+    if head[4:8] != b"ftyp":
+        return []
+    box = head[8 : max(16, int.from_bytes(head[:4], "big"))]
+    return [box[start : start + 4] for start in range(0, len(box), 4) if start != 4]  # the second is a version
+
+
+def _is_raw(file: BinaryIO, head: bytes) -> bool:
+    if head.startswith(_RAW_STARTS) or b"crx " in _brands(head):
+        return True
+    if not head.startswith((b"II*\0", b"MM\0*")):
+        return False
+    return head[8:10] == b"CR" or any(
+        tag == _DNG_VERSION or (tag == _PHOTOMETRIC and value in _SENSOR) for tag, value in _tiff_tags(file)
+    )
+
+
+def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """(tag, value or offset) of all folders of a TIFF file and of those below them, as far as they can be read."""
+    file.seek(0)
+    order = "<" if file.read(2) == b"II" else ">"
+
+    def number(form: str, at: int) -> int:
+        file.seek(at)
+        return int(struct.unpack(order + form, file.read(struct.calcsize(form)))[0])
+
+    try:
+        waiting, seen = [number("I", 4)], set[int]()
+        while waiting and len(seen) < _MOST_FOLDERS:
+            at = waiting.pop()
+            if not at or at in seen:
+                continue
+            seen.add(at)
+            count = number("H", at)
+            file.seek(at + 2)
+            for entry in struct.iter_unpack(f"{order}HHI4s", file.read(12 * count)):
+                tag, kind, amount, field = entry
+                value = struct.unpack(f"{order}H", field[:2])[0] if kind == 3 else struct.unpack(f"{order}I", field)[0]
+                yield tag, value
+                if tag == _SUB_FOLDERS:
+                    waiting += [value] if amount == 1 else [number("I", value + 4 * n) for n in range(min(amount, 8))]
+            waiting.append(number("I", at + 2 + 12 * count))
+    except (struct.error, OSError, OverflowError, ValueError):
+        return

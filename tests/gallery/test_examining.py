@@ -1,0 +1,229 @@
+"""A file is examined as one thing: its digest, its pixels and its date are those of the same bytes."""
+
+import hashlib
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import numpy as np
+import pillow_heif
+import pytest
+from galleries import contents, photos, pixels, save_picture, tiny_model
+from PIL import Image
+
+from andornot.data.decoding import to_tensor
+from andornot.gallery import Gallery, Summary, Where, examining, indexing
+from andornot.gallery.examining import digest_of, examine_all
+from andornot.gallery.writer import as_rows
+from andornot.model import Model
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return tiny_model()
+
+
+def examine(path: Path, model: Model) -> examining.Examined:
+    return next(examine_all([str(path)], model, lambda _: False))
+
+
+def replace(path: Path, seed: int) -> None:
+    """Another picture in the place of a file, in one step."""
+    save_picture(path.with_suffix(".part"), seed, format="PNG").replace(path)
+
+
+def rewrite(path: Path, seed: int) -> None:
+    """Another picture in the same file."""
+    other = save_picture(path.with_name("other.png"), seed)
+    path.write_bytes(other.read_bytes())
+    other.unlink()
+
+
+def shows(examined: examining.Examined, seed: int) -> bool:
+    return bool((examined.pixels == to_tensor(Image.fromarray(pixels(seed)))).all())
+
+
+@pytest.mark.parametrize("change", [replace, rewrite])
+@pytest.mark.parametrize("in_memory", [0, 10**6])
+def test_a_file_that_changes_meanwhile_keeps_digest_and_pixels_together(
+    change, in_memory, tmp_path, model, monkeypatch
+):
+    path = save_picture(tmp_path / "a.png", 1)
+    first, done = digest_of(path), []
+
+    def digest_then_change(source):
+        digest = digest_of(source)
+        if not done:
+            done.append(True)
+            change(path, 2)
+        return digest
+
+    monkeypatch.setattr(examining, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(examining, "digest_of", digest_then_change)
+    examined = examine(path, model)
+    assert not examined.reason
+    if examined.digest == first:
+        assert shows(examined, 1)
+    else:
+        assert examined.digest == digest_of(path)
+        assert shows(examined, 2)
+
+
+def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, monkeypatch):
+    folder = photos(tmp_path / "photos", 3)
+    gallery = Gallery.create(tmp_path / "g", model)
+    gallery.add(folder)
+    before = contents(gallery)
+    rewrite(folder / "001.png", 9)
+    stamps = iter(range(100))
+    monkeypatch.setattr(examining, "_stamp", lambda _: (next(stamps), 0))
+    summary = gallery.update()
+    assert summary.broken == {str(folder / "001.png"): "it was changed while it was read"}
+    assert gallery.broken == {}
+    assert contents(gallery).keys() == before.keys()
+    monkeypatch.undo()
+    assert gallery.update() == Summary(changed=1, unchanged=2)
+
+
+@pytest.mark.slow
+def test_files_that_are_replaced_all_the_time_never_get_features_of_another_picture(tmp_path, model):
+    folder, count, rounds = tmp_path / "photos", 120, 12
+    photos(folder, count)
+    gallery = Gallery.create(tmp_path / "g", model)
+    seeds = range(1000, 1040)
+    changes = {}
+    for seed in seeds:
+        made = save_picture(tmp_path / "made" / f"{seed}.png", seed)
+        changes[seed] = made.read_bytes()
+    stop = threading.Event()
+
+    def hammer(number: int) -> None:
+        rng = np.random.default_rng(number)
+        while not stop.is_set():
+            path = folder / f"{rng.integers(count):03}.png"
+            content = changes[int(rng.choice(seeds))]
+            if rng.random() < 0.5:
+                part = tmp_path / f"part-{number}"
+                part.write_bytes(content)
+                part.replace(path)
+            else:
+                path.write_bytes(content)
+
+    threads = [threading.Thread(target=hammer, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(rounds):
+            gallery.add(folder, progress=False)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    known = [*changes.values(), *(path.read_bytes() for path in photos(tmp_path / "again", count).iterdir())]
+    (tmp_path / "known").mkdir()
+    right = {}
+    for number, content in enumerate(known):
+        (tmp_path / "known" / f"{number}.png").write_bytes(content)
+        row = as_rows(model.features([tmp_path / "known" / f"{number}.png"], progress=False))[0]
+        right[hashlib.blake2b(content, digest_size=16).digest()] = row
+    stored = contents(gallery)
+    checked = 0
+    for picture in gallery._snapshot.pictures():
+        if picture.digest in right:  # else the bytes were read while they were written, and happen to be a picture
+            np.testing.assert_allclose(stored[picture.path], right[picture.digest], rtol=2e-3, atol=1e-3)
+            checked += 1
+    assert checked > count // 2
+
+
+# --- dates ----------------------------------------------------------------------------------------------------------
+
+
+def dated(text: str = "2019:07:04 18:30:00") -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 1  # without it Pillow takes all of it for empty
+    exif.get_ifd(0x8769)[0x9003] = text
+    return exif
+
+
+@pytest.fixture
+def gallery(tmp_path, model) -> Gallery:
+    save_picture(tmp_path / "p" / "camera.webp", 1, exif=dated())
+    (tmp_path / "p" / "transparent.png").parent.mkdir(exist_ok=True)
+    Image.fromarray(pixels(2)).convert("RGBA").save(tmp_path / "p" / "transparent.png", exif=dated())
+    plain = save_picture(tmp_path / "p" / "plain.png", 3)
+    os.utime(plain, (1_600_000_000, 1_600_000_000))
+    made = Gallery.create(tmp_path / "g", model)
+    made.add(tmp_path / "p")
+    return made
+
+
+def dates(gallery: Gallery, **where: object) -> dict[str, tuple[str, str]]:
+    hits = gallery.search("plain.png", include_queries=True, where=Where(**where))
+    return {Path(hit.path).name: (hit.taken, hit.taken_from) for hit in hits}
+
+
+CAMERA = ("2019-07-04T18:30:00", "camera")
+
+
+def test_a_date_that_the_camera_noted_is_kept_apart_from_that_of_the_file(gallery):
+    told = dates(gallery)
+    assert told["camera.webp"] == told["transparent.png"] == CAMERA
+    assert told["plain.png"][0].startswith("2020-09-1")
+    assert told["plain.png"][1] == "file"
+    assert set(dates(gallery, after="2019")) == {"camera.webp", "transparent.png"}
+    assert set(dates(gallery, after="2019", file_dates=True)) == set(told)
+    assert set(dates(gallery, before="2100", label="p")) == {"camera.webp", "transparent.png"}
+
+
+def test_a_copy_and_a_moved_file_have_their_own_date(gallery, tmp_path):
+    copy = tmp_path / "p" / "copy.png"
+    copy.write_bytes((tmp_path / "p" / "plain.png").read_bytes())
+    os.utime(copy, (1_700_000_000, 1_700_000_000))
+    (tmp_path / "p" / "camera.webp").rename(tmp_path / "p" / "moved.webp")
+    assert gallery.update() == Summary(added=1, moved=1, unchanged=2)
+    told = dates(gallery)
+    assert told["copy.png"][0].startswith("2023-11-1")
+    assert told["moved.webp"] == CAMERA
+
+
+def test_a_gallery_of_version_0_1_says_that_it_does_not_know_until_the_next_index(gallery, monkeypatch):
+    with sqlite3.connect(gallery.folder / "gallery.sqlite") as database:
+        database.execute("DROP TABLE origins")
+    old = Gallery.open(gallery.folder)
+    assert {origin for _, origin in dates(old).values()} == {"unknown"}
+    assert set(dates(old, after="2019")) == {"camera.webp", "transparent.png", "plain.png"}
+    monkeypatch.setattr(indexing, "examine_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
+    assert old.update() == Summary(unchanged=3)
+    assert {name: origin for name, (_, origin) in dates(old).items()} == {
+        "camera.webp": "camera",
+        "transparent.png": "camera",
+        "plain.png": "file",
+    }
+
+
+# --- what is not supported ------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_supported_is_counted(tmp_path, model):
+    folder = photos(tmp_path / "photos", 2)
+    for name in ("a.mov", "b.mp4", "c.psd", "notes.txt"):
+        (folder / name).write_bytes(b"x")
+    (folder / "bad.dng").write_bytes(b"x")
+    summary = Gallery.create(tmp_path / "g", model).add(folder)
+    assert (summary.added, summary.skipped) == (2, {".psd": 1, "video": 2})
+    assert list(summary.broken) == [str(folder / "bad.dng")]
+
+
+def test_a_picture_that_wanted_a_package_is_tried_again(tmp_path, model, monkeypatch):
+    folder = photos(tmp_path / "photos", 2)
+    pillow_heif.register_heif_opener()
+    Image.new("RGB", (64, 64)).save(folder / "phone.heic")
+    monkeypatch.setattr("andornot.data.formats.find_spec", lambda _: None)
+    gallery = Gallery.create(tmp_path / "g", model)
+    reason = 'HEIC is not installed: pip install "andornot[heic]"'
+    assert gallery.add(folder).broken == {str(folder / "phone.heic"): reason}
+    assert gallery.update().broken == {str(folder / "phone.heic"): reason}
+    monkeypatch.undo()
+    assert gallery.update() == Summary(added=1, unchanged=2)
+    assert gallery.broken == {}
