@@ -10,12 +10,14 @@ from PIL import Image
 
 import andornot
 from andornot import cli
+from andornot.data import open_images
 from andornot.gallery import Gallery
 from andornot.logic.distance import SCORES
 from andornot.logic.formula import SEMANTICS
 from andornot.logic.operators import LOGICS
 from andornot.model import Model, new_network
-from andornot.ssl.recipe import make_recipe
+from andornot.pretraining import pretrain
+from andornot.ssl.recipe import load_recipe, make_recipe
 
 LIGHT = {"andornot", "andornot.cli", "andornot.progress", "andornot.version"}
 # torch, numpy, Pillow, pydantic and PyYAML are what a search works with; these are not.
@@ -83,6 +85,11 @@ def test_the_public_names_are_those_of_the_parts():
     assert andornot.Representation is andornot.logic.Representation
     assert andornot.Model is Model
     assert andornot.Gallery is Gallery
+    assert andornot.open_images is open_images
+    assert andornot.load_recipe is load_recipe
+    assert andornot.pretrain is pretrain
+    assert issubclass(andornot.FormulaError, andornot.AndornotError)
+    assert not hasattr(andornot, "implication"), "what is rare stays in andornot.logic"
     with pytest.raises(AttributeError, match="module 'andornot' has no attribute 'Modell'"):
         _ = andornot.Modell
 

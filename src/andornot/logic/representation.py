@@ -182,12 +182,13 @@ class Representation:
         """
         return combine(godel.minus, self, other) if isinstance(other, Representation) else NotImplemented
 
-    def without(self, other: Representation, *, keep: Representation | None = None) -> Representation:
+    def without(self, other: Representation, *, keep: Representation) -> Representation:
         """The paper's `self & ~other`, but the features of `other` that `keep` has too are not removed.
 
-        Its relative negation: `self & (~other | (keep & other))`, operands independent.
+        Its relative negation: `self & (~other | (keep & other))`, operands independent. To take away all of `other`
+        is `self - other`.
         """
-        return self & ~other if keep is None else self & (~other | (keep & other))
+        return self & (~other | (keep & other))
 
     def __len__(self) -> int:
         if not self.batch_shape:
