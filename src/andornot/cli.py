@@ -216,7 +216,11 @@ def _add_index(commands: Any) -> None:
     )
     index.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
     index.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
-    index.add_argument("--repair", action="store_true", help="first drop what is damaged, and encode it anew")
+    index.add_argument(
+        "--repair",
+        action="store_true",
+        help="first drop what is damaged, and make it anew; with --model, take that for a damaged model",
+    )
     index.add_argument("--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew")
     index.add_argument("--json", action="store_true", help="print a summary for programs")
     index.set_defaults(run=_index)
