@@ -242,6 +242,11 @@ class Representation:
         device = "" if self.device.type == "cpu" else f", {self.device}"
         return f"Representation({batch}N={self.num_features}, M={self.num_values}, {dtype}{device})"
 
+    def _repr_html_(self) -> str:
+        from .html import show  # nobody else needs it
+
+        return show(self)
+
 
 def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Representation:
     """Applies a function of probability tensors `(..., M)` to representations, in float32 or wider."""
