@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 import andornot
+from andornot import cli
 from andornot.cli import main
 from andornot.evaluate import retrieval_report
 from andornot.model import Model, new_network
@@ -37,6 +39,22 @@ def test_every_command_has_a_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     assert f"andornot {command}" in capsys.readouterr().out.partition("example")[2]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["search", "--help"], ["--version"]], ids=" ".join)
+def test_a_pipe_that_nobody_reads_is_no_error(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "andornot", *arguments]
+    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_stopped_while_it_starts_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_parser", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert main(["search", "a.jpg", "--gallery", "g"]) == 130
+    assert capsys.readouterr() == ("", "andornot: stopped\n")
 
 
 def test_version(capsys):

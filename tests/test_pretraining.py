@@ -346,6 +346,7 @@ MISTAKES = {
     "an unknown option of it": (["--set=backbone_options.widht=9"], 'has no option "widht"; did you mean "width"?'),
     "an unknown recipe": (["--recipe=mnist-papper"], 'unknown recipe "mnist-papper"; did you mean "mnist-paper"?'),
     "an unknown key": (["--set=epoch=9"], 'unknown key "epoch"; did you mean "epochs"?'),
+    "pictures that no memory holds": (["--set=size=100000"], "size: Input should be less than or equal to 2048"),
     "no value": (["--set=epochs"], '"epochs" is not of the form key=value'),
     "too few pictures": (["--set=batch_size=8", "--set=accumulate=8"], "are too few to train on"),
 }
@@ -357,6 +358,13 @@ def test_a_mistake_is_one_line_and_leaves_no_folder(mistake, mnist, tmp_path, ca
     assert main(["pretrain", mnist, "-o", str(tmp_path / "model"), *settings(), *more]) == 2
     assert message in the_line(capsys)
     assert not (tmp_path / "model").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_line(mnist, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+    assert main(["pretrain", mnist, "-o", str(tmp_path / "file"), *settings()]) == 2
+    assert capsys.readouterr().err.startswith(f"andornot: {tmp_path / 'file'} is a file; -o takes a folder")
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 @pytest.mark.parametrize("source", ["nowhere/", "mnist:/nowhere", "magic:", "."])

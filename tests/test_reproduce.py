@@ -28,6 +28,7 @@ from andornot.evaluate.sets import attribution
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
 from andornot.reproduce import EXPERIMENTS, reproduce, searching, tables, work
+from andornot.reproduce.comparison import paired_difference
 from andornot.reproduce.experiments import make_plan
 from andornot.reproduce.paper import METHODS, paper_figure
 from andornot.reproduce.plan import SPARSE, Plan, label
@@ -352,7 +353,7 @@ def test_methods_are_compared_with_logic_run_by_run(classified):
     assert "Compared with logic" in page
     for name in ("vanilla", "mean", "maximum", SPARSE):
         pairs = list(zip(figures[name]["runs"], figures["logic"]["runs"], strict=True))
-        found = tables.paired_difference(pairs)
+        found = paired_difference(pairs)
         assert f"{found.value:z.3f} ({found.low:z.3f} to {found.high:z.3f})" in page
 
 
@@ -360,7 +361,7 @@ def test_the_interval_of_a_paired_difference_is_students():
     from scipy.stats import ttest_rel
 
     pairs = [(0.91, 0.9), (0.92, 0.93), (0.95, 0.92), (0.9, 0.9), (0.93, 0.9)]
-    found, expected = tables.paired_difference(pairs), ttest_rel(*zip(*pairs, strict=True)).confidence_interval(0.95)
+    found, expected = paired_difference(pairs), ttest_rel(*zip(*pairs, strict=True)).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .errors import AndornotError, Stopped
 from .progress import lines
 from .version import __version__
 
@@ -22,12 +23,15 @@ LOGICS: Final = ("godel", "lukasiewicz", "product")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
-    options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
     warnings.showwarning = _show_warning
     try:
-        with lines():
-            options.run(options)
+        try:
+            options = _parser(next((word for word in given if not word.startswith("-")), None)).parse_args(given)
+            options.command = shlex.join(["andornot", *given])  # for results, which say how they came about
+            with lines():
+                options.run(options)
+        finally:
+            sys.stdout.flush()  # a pipe that nobody reads any more is met here, and not by the interpreter as it ends
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:
@@ -37,51 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
-    except Exception as error:
-        code = _exit_code(error)
-        if code is None:
-            raise
-        return _fail(str(error), code)
+    except Stopped as stopped:
+        return _fail(str(stopped), 130)
+    except AndornotError as error:
+        return _fail(str(error))
     return 0
-
-
-def _exit_code(error: Exception) -> int | None:
-    """What an error means for the shell; None for one that is ours and deserves its traceback."""
-    from .data import DataError
-    from .evaluate.outcome import EvaluationError
-    from .gallery import GalleryError
-    from .logic import FormulaError
-    from .model import ModelError
-    from .pretraining import PretrainingError
-    from .ssl.checkpoint import CheckpointError
-    from .ssl.recipe import RecipeError
-    from .ssl.training import Stopped, TrainingError
-    from .web.errors import ServeError
-
-    if isinstance(error, Stopped):
-        return 130
-    mistakes = (
-        CheckpointError,
-        DataError,
-        EvaluationError,
-        FormulaError,
-        GalleryError,
-        ModelError,
-        PretrainingError,
-        RecipeError,
-        ServeError,
-        TrainingError,
-    )
-    # Backbones name the package to install, or the known names, in ImportErrors and ValueErrors of their own.
-    raised_by_backbones = isinstance(error, ImportError | ValueError) and "/ssl/backbones/" in _raised_in(error)
-    return 2 if isinstance(error, mistakes) or raised_by_backbones else None
-
-
-def _raised_in(error: Exception) -> str:
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback.tb_frame.f_code.co_filename.replace("\\", "/") if traceback else ""
 
 
 def _fail(message: str, code: int = 2) -> int:
@@ -188,19 +152,29 @@ def _add_reproduce(commands: Any, *, with_options: bool) -> None:
         "output folder. Stopped, the same command goes on where it was.",
         epilog="examples: andornot reproduce mnist-retrieval -o out/\n"
         "          andornot reproduce mnist-retrieval --data mnist:/data/mnist -o out/\n"
-        "          andornot reproduce classification --data cifar10:/data --scale paper -o out/",
+        "          andornot reproduce classification --data cifar10:/data --scale paper -o out/\n"
+        "          andornot reproduce all --data mnist:/data/mnist --data voc:/data/VOCdevkit -o out/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if not with_options:
         return
     from .evaluate.commands import PROTOCOL_OPTIONS
-    from .reproduce import EXPERIMENTS
+    from .reproduce import EVERYTHING, EXPERIMENTS
 
-    listed = "\n".join(f"  {name:<18}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    listed = "\n".join(f"  {name:<21}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    listed += f"\n  {EVERYTHING:<21}all of these, each in a folder of its own, and a page that says what holds"
     reproduce.description = f"{reproduce.description}\n\n{listed}"
-    reproduce.add_argument("experiment", metavar="EXPERIMENT", choices=EXPERIMENTS, help="one of those above")
+    reproduce.add_argument(
+        "experiment", metavar="EXPERIMENT", choices=[*EXPERIMENTS, EVERYTHING], help="one of those above"
+    )
     reproduce.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
-    reproduce.add_argument("--data", metavar="SOURCE", help="labelled pictures (default: embedded ones)")
+    reproduce.add_argument(
+        "--data",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="labelled pictures (default: embedded ones); for all it may be repeated: each goes where it belongs",
+    )
     reproduce.add_argument(
         "--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)"
     )
@@ -242,7 +216,11 @@ def _add_index(commands: Any) -> None:
     )
     index.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
     index.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
-    index.add_argument("--repair", action="store_true", help="first drop what is damaged, and encode it anew")
+    index.add_argument(
+        "--repair",
+        action="store_true",
+        help="first drop what is damaged, and make it anew; with --model, take that for a damaged model",
+    )
     index.add_argument("--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew")
     index.add_argument("--json", action="store_true", help="print a summary for programs")
     index.set_defaults(run=_index)
@@ -261,7 +239,9 @@ def _add_search(commands: Any) -> None:
     search.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
     search.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
     search.add_argument("--top", type=int, default=10, metavar="K", help="how many pictures (default: 10)")
-    search.add_argument("--score", choices=SCORES, default="degrees", help="how to compare (default: degrees)")
+    search.add_argument(
+        "--score", choices=[*SCORES, "centred"], default="degrees", help="how to compare (default: degrees)"
+    )
     search.add_argument("--semantics", choices=SEMANTICS, default="exact", help="default: exact")
     search.add_argument("--logic", choices=LOGICS, default="godel", help="default: godel")
     _add_engine(search)
@@ -317,7 +297,6 @@ def _pretrain(options: argparse.Namespace) -> None:
     from .pretraining import default_recipe, pretrain, training_part
     from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
-    from .ssl.training import Stopped
 
     images, test_images = training_part(options.source)
     recipe = load_recipe(options.recipe or default_recipe(images.source), options.changes)
@@ -350,21 +329,24 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 def _reproduce(options: argparse.Namespace) -> None:
     from .evaluate.commands import protocol_changes
-    from .reproduce import reproduce
-    from .ssl.training import Stopped
+    from .evaluate.outcome import EvaluationError
+    from .reproduce import EVERYTHING, reproduce, reproduce_all
 
+    common = {
+        "pretrain_data": options.pretrain_data,
+        "scale": options.scale,
+        "seeds": options.seeds,
+        "changes": options.changes,
+        "protocol": protocol_changes(options),
+        "command": options.command,
+    }
+    if options.experiment != EVERYTHING and len(options.data) > 1:
+        raise EvaluationError(f"--data {options.data[1]}: {options.experiment} takes one source, and has one")
     try:
-        outcome = reproduce(
-            options.experiment,
-            options.output,
-            data=options.data,
-            pretrain_data=options.pretrain_data,
-            scale=options.scale,
-            seeds=options.seeds,
-            changes=options.changes,
-            protocol=protocol_changes(options),
-            command=options.command,
-        )
+        if options.experiment == EVERYTHING:
+            outcome = reproduce_all(options.output, data=options.data, **common)
+        else:
+            outcome = reproduce(options.experiment, options.output, data=next(iter(options.data), None), **common)
     except Stopped as stopped:
         raise Stopped(f"{stopped}; the same command goes on") from None
     _print_outcome(options, outcome)

@@ -1,9 +1,41 @@
-"""Files that come from elsewhere, and may be anything."""
+"""Files: ours, which a crash must not leave half-written, and those from elsewhere, which may be anything."""
 
 import errno
 import os
 import stat
+from collections.abc import Callable
+from contextlib import suppress
 from io import BufferedReader
+from pathlib import Path
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk.
+
+    An OSError, of a full disk for example, names `path`.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        write(partial)
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # or the rename itself may be lost
+    finally:
+        os.close(folder)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text as UTF-8, atomically."""
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:

@@ -26,11 +26,13 @@ from .data.converting import plain
 from .data.decoding import decode, to_tensor
 from .data.inputs import as_floats, as_items, as_pixels
 from .data.resizing import square
+from .errors import AndornotError
+from .files import write_atomically, write_text
 from .logic import Representation
 from .progress import track
 from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
 from .ssl.calibration import CalibratedHead
-from .ssl.checkpoint import write_atomically, write_tensors, write_text
+from .ssl.checkpoint import write_tensors
 from .ssl.heads import fused
 from .ssl.network import Network
 from .ssl.recipe import Recipe, make_recipe
@@ -45,7 +47,7 @@ FORMAT: Final = 1
 _BATCHES_AHEAD: Final = 2
 
 
-class ModelError(ValueError):
+class ModelError(AndornotError):
     """A folder that holds no model, a damaged one, or one of a newer version."""
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from .data import ImageSet, open_images
 from .data.originals import Originals, open_originals
+from .errors import AndornotError
 from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
@@ -28,7 +29,7 @@ _KNN_TIMES = 5
 _KNN_PICTURES = 5_000
 
 
-class PretrainingError(ValueError):
+class PretrainingError(AndornotError):
     """A pretraining that cannot be started as asked."""
 
 
@@ -132,6 +133,8 @@ def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, st
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuses to lose what is in the folder; says what would be right."""
+    if folder.exists() and not folder.is_dir():
+        raise PretrainingError(f"{folder} is a file; -o takes a folder, which is made if it is not there")
     # A run that was killed after saving its model, but before removing its checkpoint, may go on as any other.
     killed_at_the_end = resume and (folder / CHECKPOINT).exists()
     if (folder / DESCRIPTION).exists() and not (overwrite or killed_at_the_end):

@@ -5,10 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Final, Protocol
 
 # A line that nobody waits for is no help, and a log with a line a second is not read.
 SECONDS: Final = 15.0

@@ -32,7 +32,7 @@ from andornot.gallery.engines.milvus import Milvus, _expression, milvus_engine
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_space import Space
 from andornot.gallery.filters import Conditions, label_of
-from andornot.gallery.indexing import is_inside
+from andornot.gallery.scope import is_inside
 from andornot.logic.distance import SCORES
 
 HOSTILE = [

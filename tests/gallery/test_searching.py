@@ -1,6 +1,7 @@
 """Search: the same as comparing with every picture, one after the other, whatever is asked."""
 
 import os
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -298,10 +299,14 @@ def test_a_broken_picture_outside_is_one_clear_line(gallery, tmp_path):
 
 
 def test_wrong_arguments_are_one_clear_line(gallery):
-    with pytest.raises(GalleryError, match='unknown score "cosine", there are degrees, cross-entropy, containment'):
+    with pytest.raises(
+        GalleryError, match='unknown score "cosine", there are degrees, cross-entropy, containment, centred'
+    ):
         gallery.search("000.png", score="cosine")
-    for top in (0, -3, 2.5, "2", None):
-        with pytest.raises(GalleryError, match=f"top must be a whole number of at least 1, got {top!r}"):
+    with pytest.raises(GalleryError, match="top must be at least 1, got 0"):
+        gallery.search("000.png", top=0)
+    for top in (2.5, "2", None):
+        with pytest.raises(GalleryError, match=f"top must be a whole number, got {top!r}"):
             gallery.search("000.png", top=top)
     with pytest.raises(GalleryError, match=r"where must be a Where\(folder=…, .*\), got {}"):
         gallery.search("000.png", where={})
@@ -333,10 +338,12 @@ def test_a_path_an_id_and_a_representation_are_queries_too(gallery):
 @pytest.mark.parametrize("score", DISTANCES)
 @pytest.mark.parametrize("text", ["5 - 5", "5 - (5 | 6)", "(5 & 6) - 6"])
 def test_a_query_without_a_feature_is_told_instead_of_arbitrary_pictures(text, score, gallery):
-    with pytest.raises(EmptyQueryError, match=r"nothing is left to look for: .* has no feature more than any other"):
+    with pytest.raises(EmptyQueryError, match="nothing is left to look for: this has no feature") as caught:
         gallery.search(["5", text], score=score)
+    assert caught.value.text == text
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     nothing = Formula(text).evaluate({name: gallery.model.encode(gallery.paths[int(name)]) for name in "56"})
-    with pytest.raises(EmptyQueryError, match="the representation has no feature"):
+    with pytest.raises(EmptyQueryError, match=r"Representation\(N=16, M=4, float32\)"):
         gallery.search(nothing, score=score)
 
 
@@ -349,6 +356,40 @@ def test_everything_has_no_direction_but_can_be_contained(gallery):
 def test_little_is_not_nothing(gallery):
     hits = gallery.search(" & ".join(map(str, gallery.ids[:40])))
     assert hits[0].distance < hits[-1].distance < 0.9
+
+
+# --- hubs -----------------------------------------------------------------------------------------------------------
+
+
+def test_centred_compares_with_what_a_query_has_beyond_the_mean(gallery):
+    snapshot = gallery._snapshot
+    pictures = gallery._searching._sources.represent(np.sort(snapshot.rows))
+    directions = torch.nn.functional.normalize(pictures.degrees, dim=1)
+    mean = torch.nn.functional.normalize(directions.mean(0), dim=0)
+    query = aon.any_of(pictures[:8]).degrees
+    beyond = query - (query @ mean) * mean
+    expected = 1 - directions @ (beyond / beyond.norm())
+    hits = gallery.search(aon.any_of(pictures[:8]), top=100, score="centred")
+    rows = [int(snapshot.rows[gallery.ids.index(hit.id)]) for hit in hits]
+    places = np.searchsorted(np.sort(snapshot.rows), rows)
+    np.testing.assert_allclose([hit.distance for hit in hits], expected[places], atol=2e-3)
+
+
+def test_centred_finds_no_hub_where_degrees_do(gallery):
+    generator = np.random.default_rng(0)
+    texts = [" | ".join(map(str, generator.choice(gallery.ids, 8, replace=False))) for _ in range(40)]
+
+    def largest_share(score: str) -> float:
+        found = [hit.id for hits in gallery.search(texts, 3, score, include_queries=True) for hit in hits]
+        return np.bincount(found).max() / len(texts)
+
+    assert largest_share("centred") < 0.7 * largest_share("degrees")
+
+
+def test_centred_is_exact_whatever_the_engine(gallery):
+    expected = gallery.search("5 | 6", score="centred")
+    other = Gallery.open(gallery.folder, engine="milvus://localhost:1/nobody")
+    assert other.search("5 | 6", score="centred") == expected
 
 
 # --- filters --------------------------------------------------------------------------------------------------------

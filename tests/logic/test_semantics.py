@@ -228,7 +228,11 @@ def test_the_cost_grows_with_the_shape_and_is_asked_for_every_time():
     seconds = [formula.cost(shape).seconds for shape in ((2, 3), (1280, 8), (4, 1280, 8))]
     assert seconds == sorted(seconds)
     with pytest.raises(FormulaError, match="would take about"):
-        formula.cost((64, 1280, 8))
+        formula.cost((20_000, 32))
+
+
+def test_a_large_batch_of_what_is_quick_is_not_refused():
+    assert Formula("(a - b) | (b - a)").cost((10_000, 128, 8)).seconds > cost.MAX_SECONDS
 
 
 def test_parts_that_share_no_name_cost_what_they_cost_alone():
@@ -323,8 +327,8 @@ def test_two_of_three_in_product_logic_points_at_the_spot():
         (
             "dog-235.jpg",
             ["cat-1.jpg", "dog-0235.jpg"],
-            'unknown name "dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of a name; '
-            'the difference is "dog - 235.jpg"',
+            'unknown name "dog-235.jpg"; did you mean "dog-0235.jpg"[?] Besides, a "-" without spaces is part of '
+            'a name; the difference is "dog - 235.jpg"',
         ),
         ("img - 1.jpg", ["img-1.jpg"], 'a "-" with a space beside it is the difference; .* in quotes'),
         ("a & ~/pics/b.jpg", ["a"], '"~" is NOT here; if "~/pics/b.jpg" is one name, put it in quotes'),
@@ -359,3 +363,26 @@ def test_a_long_formula_with_ten_repeated_names_ends():
     text = text[: text.rindex("|")]
     formula, values = Formula(text), named(0, n=2, m=3, names=names)
     np.testing.assert_allclose(formula.evaluate(values).probs, exact_distribution(formula, values), atol=1e-10)
+
+
+TOKENS = [*"abc&|~-(), ", "at_least(", "at_least(2,", "(a|b)", "&a", "-b", "|~c", "zebra"]
+
+
+@settings(max_examples=500)
+@given(
+    text=st.lists(st.sampled_from(TOKENS), max_size=25).map("".join),
+    semantics=st.sampled_from(["exact", "independent"]),
+    logic=st.sampled_from(["godel", "lukasiewicz", "product"]),
+)
+def test_any_mixture_of_tokens_has_a_value_or_one_line_and_a_caret(text, semantics, logic):
+    values = named(0, n=2, m=3, names="abc")
+    told = None
+    try:
+        Representation(Formula(text).evaluate(values, semantics, logic).probs)
+    except FormulaError as error:
+        told = error
+    if told is not None:
+        shown, caret = str(told).removeprefix(f"{told.message}\n").splitlines()
+        assert "\n" not in told.message
+        assert caret.strip() == "^"
+        assert len(caret) <= len(shown) + 1

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from andornot.files import write_atomically
 from andornot.ssl.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -19,7 +20,6 @@ from andornot.ssl.checkpoint import (
     optimiser_tensors,
     restore_optimiser,
     save_checkpoint,
-    write_atomically,
     write_tensors,
 )
 
@@ -102,7 +102,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(error, tmp_path
 def test_a_process_killed_between_write_and_rename_leaves_the_old_file(tmp_path):
     (tmp_path / "file").write_text("old")
     code = (
-        "import os, signal, sys, pathlib; from andornot.ssl.checkpoint import write_atomically\n"
+        "import os, signal, sys, pathlib; from andornot.files import write_atomically\n"
         "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_atomically(pathlib.Path(sys.argv[1]), lambda partial: partial.write_text('new'))"
     )

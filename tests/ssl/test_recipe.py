@@ -148,7 +148,7 @@ def test_a_change_of_one_recipe_leaves_the_next_alone():
         ("lerning_rate=3", 'unknown key "lerning_rate"; did you mean "learning_rate"?'),
         ("calibration.pover=3", 'unknown key "calibration.pover"; did you mean "calibration.power"?'),
         ("views.flipp=1", 'unknown key "views.flipp"; did you mean "views.flip"?'),
-        ("zzz=1", 'unknown key "zzz"; there are regime, backbone, '),
+        ("zzz=1", 'unknown key "zzz", there are regime, backbone, '),
         ("epochs", '"epochs" is not of the form key=value, for example epochs=20'),
         ("=3", '"=3" is not of the form key=value'),
         ("epochs=[", 'the value in "epochs=[" cannot be read'),
@@ -240,5 +240,5 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(RecipeError, match='unknown recipe "mnist-papper"; did you mean "mnist-paper"'):
         load_recipe("mnist-papper")
-    with pytest.raises(RecipeError, match='unknown recipe "qqq"; there are cifar10-paper, digits, '):
+    with pytest.raises(RecipeError, match='unknown recipe "qqq", there are cifar10-paper, digits, '):
         load_recipe("qqq")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from andornot import Representation
 from andornot.data import open_images
+from andornot.errors import Stopped
 from andornot.model import new_network
 from andornot.ssl import training, watch
 from andornot.ssl.batches import PictureBatches
@@ -23,7 +24,7 @@ from andornot.ssl.network import Network, Objective, StepResult
 from andornot.ssl.recipe import Recipe, make_recipe
 from andornot.ssl.synthesis import SYNTHESES
 from andornot.ssl.targets import Centre
-from andornot.ssl.training import CHECKPOINT, LOG, Stopped, TrainingError, check_training, train
+from andornot.ssl.training import CHECKPOINT, LOG, TrainingError, check_training, train
 from andornot.ssl.views import Views, ViewSettings
 
 TINY = {

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import printable
 from .cache import DiskCache, default_cache_folder
 from .chosen import Chosen
-from .errors import BrokenImageError, DataError, printable
+from .errors import BrokenImageError, DataError
 from .loading import Preparation, Row, prepare_all
 from .resizing import Fit, check_fit
 from .stores import Broken, Decoded, Disk, Memory, Store, in_memory

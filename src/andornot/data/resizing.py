@@ -4,7 +4,8 @@ from typing import Final, Literal
 
 from PIL import Image
 
-from .errors import unknown
+from ..errors import unknown
+from .errors import DataError
 
 Fit = Literal["crop", "squash"]
 FITS: Final[tuple[Fit, ...]] = ("crop", "squash")
@@ -13,7 +14,7 @@ FITS: Final[tuple[Fit, ...]] = ("crop", "squash")
 def check_fit(fit: str) -> None:
     """A DataError for anything but "crop" and "squash"."""
     if fit not in FITS:
-        raise unknown("fit", fit, FITS)
+        raise DataError(unknown("fit", fit, FITS))
 
 
 def square(image: Image.Image, size: int, fit: Fit = "crop") -> Image.Image:

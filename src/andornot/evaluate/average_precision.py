@@ -6,6 +6,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from ..errors import unknown
 from .outcome import EvaluationError
 
 Variant = Literal["plain", "interpolated", "11-point"]
@@ -86,7 +87,7 @@ def _curve(scores: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check(scores: Tensor, truth: Tensor, ignore: Tensor | None, variant: str, dimensions: int) -> None:
     if variant not in VARIANTS:
-        raise EvaluationError(f'unknown average precision "{variant}", there are {", ".join(VARIANTS)}')
+        raise EvaluationError(unknown("average precision", variant, VARIANTS))
     expected = "(n,)" if dimensions == 1 else "(n, C)"
     for name, mask in (("truth", truth), ("ignore", ignore)):
         if mask is not None and (mask.dtype != torch.bool or mask.shape != scores.shape or mask.ndim != dimensions):

@@ -14,6 +14,7 @@ from ..data.decoding import to_tensor
 from ..model import Model
 from .crops import MARGIN, MAX_OVERLAP, MIN_IN_VIEW, CropDegrees, crop_degrees, cut_out
 from .figures import BarRow, BoxPanel, SheetRow, draw_bars, draw_boxes, draw_sheet
+from .operability import bootstrap
 from .outcome import EvaluationError, Outcome, Picture, Section, Table
 from .separation import MIN_PICTURES, BestFeature, best_features, halves
 
@@ -107,9 +108,16 @@ def _summary(material: _Material, figures: Mapping[str, Any]) -> str:
         text += (
             " Of two objects in a picture, each cut out, the feature of an object's class is higher in its own crop in "
             f"{share['value']:.0%} of cases (95 % interval {share['low']:.0%} to {share['high']:.0%}, "
-            f"{crops['all']['pictures']:,} pictures; 50% is chance)."
+            f"{crops['all']['pictures']:,} pictures; 50% is chance). {_told(share)}"
         )
     return text
+
+
+def _told(share: Mapping[str, float]) -> str:
+    """Whether an interval of a rate leaves out chance, in words."""
+    if share["low"] <= 0.5 <= share["high"]:
+        return "The interval contains chance: these pictures are too few to tell, or there is nothing to be told."
+    return f"The interval lies {'above' if share['low'] > 0.5 else 'below'} chance."
 
 
 def _sheet(material: _Material, top: int, features: int) -> tuple[Section, list[dict[str, Any]]]:
@@ -159,7 +167,8 @@ def _classes(material: _Material, panels: int) -> tuple[Section, dict[str, Any] 
         groups = {material.name(one): degrees[inside], "others": degrees[~inside]}
         shown = {f"{name}\n({len(group):,})": group.tolist() for name, group in groups.items()}
         boxes.append(BoxPanel(f"feature {one.feature}, area {one.area_held_out:.2f}", shown))
-    mean = sum(one.area_held_out for one in best) / len(best)
+    areas = bootstrap(torch.tensor([[one.area_held_out] for one in best]))
+    mean = areas.value
     left_out = [name for name in material.images.class_names if name not in figures]
     text = (
         "For each class, the one feature that separates it best from all other pictures, found by the area under the "
@@ -184,7 +193,12 @@ def _classes(material: _Material, panels: int) -> tuple[Section, dict[str, Any] 
         "whiskers leave out 5 % at each end."
     )
     section = Section(_CLASSES, text, [table, Picture(caption, draw_boxes(boxes[:panels]))])
-    return section, {"mean_area_held_out": mean, "left_out": left_out, "classes": figures}
+    return section, {
+        "mean_area_held_out": mean,
+        "area_interval": asdict(areas),
+        "left_out": left_out,
+        "classes": figures,
+    }
 
 
 def _crops(material: _Material) -> tuple[Section, dict[str, Any] | None]:
@@ -214,6 +228,7 @@ def _crops(material: _Material) -> tuple[Section, dict[str, Any] | None]:
         "pictures. The line “held out” is without those that the features were chosen on. Half of the cases would be "
         "chance; where two classes have the same feature, one object is always right and the other wrong. Intervals "
         "are Wilson's, of 95 %, and count pictures, because the two objects of one are not independent."
+        f"\n\n{_told(asdict(overall['all'].higher_in_own_crop))}"
     )
     table = Table(
         "How often the feature of an object's class has a higher degree in the crop to that object than in the crop to "

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..data import ImageSet, Pictures
 from ..data.originals import Originals
+from ..errors import unknown
 from ..model import Model
 from ..ssl.views import Drawn, Views, ViewSettings, Warp
 from .average_precision import VARIANTS, Variant, mean_average_precision
@@ -77,7 +78,7 @@ class MultilabelSettings:
         if self.cached_views < 0 or (self.cached_views and not self.cached):
             raise EvaluationError(f"cached_views={self.cached_views} must be 0 or more, and needs cached=True")
         if self.variant not in VARIANTS:
-            raise EvaluationError(f'unknown average precision "{self.variant}", there are {", ".join(VARIANTS)}')
+            raise EvaluationError(unknown("average precision", self.variant, VARIANTS))
 
 
 @dataclass(frozen=True)

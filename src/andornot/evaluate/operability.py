@@ -74,9 +74,9 @@ class Run(NamedTuple):
 class Row:
     """One way to search, over all ordered pairs of classes and all runs.
 
-    `difference` is the mean |rate of a - reference|, and `relative` the same as a part of what the reference is above
-    chance: a model that finds nothing has no difference, and no reference either. It is None unless the reference is
-    above chance.
+    `shift` is the mean of rate of a - reference, `difference` that of its absolute value, pair by pair. `relative` is
+    the difference as a part of what the reference is above chance: a model that finds nothing has no difference, and
+    no reference either. It is None unless the reference is above chance.
     """
 
     query: str
@@ -87,6 +87,7 @@ class Row:
     both: float
     reference: float
     chance: float
+    shift: Interval
     difference: Interval
     relative: Interval | None
     runs: tuple[Run, ...]
@@ -269,6 +270,7 @@ def summarise(runs: Sequence[Measurement], *, seed: int = 0) -> list[Row]:
                 both=float(both.mean()),
                 reference=float(reference.mean()),
                 chance=float(chance.mean()),
+                shift=bootstrap((a - reference).mean(0), seed),
                 difference=bootstrap(difference.mean(0), seed),
                 relative=bootstrap_ratio(difference.mean(0), reference.mean(0) - chance, seed),
                 runs=tuple(Run(*(float(of[run].mean()) for of in (a, b, difference))) for run in range(len(runs))),

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import AndornotError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class EvaluationError(ValueError):
+class EvaluationError(AndornotError):
     """An experiment that cannot be done with that model or that data: says what would be right."""
 
 
@@ -31,7 +33,15 @@ class Interval:
     high: float
 
 
-Cell = str | int | float | Spread | Interval | None
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to another file, by its relative path."""
+
+    text: str
+    href: str
+
+
+Cell = str | int | float | Spread | Interval | Link | None
 """What stands in a table; None for nothing."""
 
 

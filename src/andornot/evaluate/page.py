@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 from PIL import Image
 
-from .outcome import Cell, EvaluationError, Interval, Picture, Section, Spread, Table
+from .outcome import Cell, EvaluationError, Interval, Link, Picture, Section, Spread, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,16 +105,16 @@ def _png(figure: Figure) -> bytes:
 def _table(table: Table) -> Element:
     _check(table)
     columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
-    kinds = ["text" if any(isinstance(cell, str) for cell in cells) else "number" for cells in columns]
+    kinds = ["text" if any(isinstance(cell, str | Link) for cell in cells) else "number" for cells in columns]
     best = [
         _best(cells, table.best.get(name), table.digits) for name, cells in zip(table.columns, columns, strict=True)
     ]
     head = [_element("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, kinds, strict=True)]
     body = []
     for row in table.rows:
-        line = [_element("th", _shown(row[0], table.digits), scope="row", class_=kinds[0])]
+        line = [_element("th", _linked(row[0], table.digits), scope="row", class_=kinds[0])]
         for cell, kind, figure in list(zip(row, kinds, best, strict=True))[1:]:
-            text = _shown(cell, table.digits)
+            text = _linked(cell, table.digits)
             marked = figure is not None and _rounded(cell, table.digits) == figure
             line.append(_element("td", _element("b", text) if marked else text, class_=kind))
         body.append(_element("tr", *line))
@@ -152,9 +152,15 @@ def _rounded(cell: Cell, digits: int) -> float | None:
     return round(float(figure), digits) if isinstance(figure, Real) and math.isfinite(figure) else None
 
 
+def _linked(cell: Cell, digits: int) -> Element | str:
+    return _element("a", cell.text, href=cell.href) if isinstance(cell, Link) else _shown(cell, digits)
+
+
 def _shown(cell: Cell, digits: int) -> str:
     if cell is None or isinstance(cell, str):
         return cell or ""
+    if isinstance(cell, Link):
+        return cell.text
     if isinstance(cell, Spread):
         return f"{_shown(cell.mean, digits)} ± {_shown(cell.deviation, digits)}"
     if isinstance(cell, Interval):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from ..ssl.checkpoint import write_text
+from ..files import write_text
 from ..version import __version__
 from .outcome import EvaluationError, Outcome
 from .page import make_page

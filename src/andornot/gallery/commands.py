@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from ..data.errors import printable
+from ..errors import printable
 from ..model import Model
 from . import database
 from .errors import GalleryError, LockedError

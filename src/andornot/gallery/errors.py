@@ -1,13 +1,11 @@
 """What can go wrong with a gallery, in one line for the person who reads it."""
 
-from ..data.errors import printable
+from ..errors import AndornotError
+from ..logic import FormulaError
 
 
-class GalleryError(ValueError):
-    """A mistake in what was asked of a gallery: says what is wrong, where, and what would be right."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+class GalleryError(AndornotError):
+    """A mistake in what was asked of a gallery."""
 
 
 class DamagedError(GalleryError):
@@ -17,11 +15,14 @@ class DamagedError(GalleryError):
         super().__init__(f"{what}; andornot index --repair drops what is damaged and encodes it anew")
 
 
-class EmptyQueryError(GalleryError):
+class EmptyQueryError(FormulaError):
     """A query that is like no picture more than like any other."""
 
-    def __init__(self, query: str) -> None:
-        super().__init__(f"nothing is left to look for: {query} has no feature more than any other")
+    def __init__(self, text: str) -> None:
+        super().__init__("nothing is left to look for: this has no feature more than any other", text, 0)
+
+    def __reduce__(self) -> tuple[type["EmptyQueryError"], tuple[str]]:  # type: ignore[override]
+        return type(self), (self.text,)
 
 
 class LockedError(GalleryError):

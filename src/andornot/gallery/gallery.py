@@ -11,8 +11,8 @@ from typing import Any, Final, overload
 import numpy as np
 
 from ..data.sources.folder import gallery_around
+from ..errors import unknown
 from ..logic import Formula, Representation
-from ..logic.distance import SCORES
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
@@ -28,7 +28,7 @@ from .lock import HOLDER, LOCK, writing
 from .names import Named, Names
 from .repairing import Repaired, repair
 from .scope import is_inside, look_through
-from .searching import Asked, Hit, Query, Searcher
+from .searching import SEARCH_SCORES, Asked, Hit, Query, Searcher
 from .vectors import Sources
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
@@ -329,13 +329,16 @@ class Gallery:
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
         for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
         of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
-        it, unless `include_queries`. `score`: "degrees", "cross-entropy" or "containment". `semantics` and `logic` are
-        those of `Formula.evaluate`. `why` gives each hit the features that carried it. `pictures` says what names
-        outside the gallery stand for; then no path is looked at, and a name is an id, a file name or one of these.
+        it, unless `include_queries`. `score`: "degrees", "cross-entropy", "containment" or "centred", which is degrees
+        without hubs, compared exactly. `semantics` and `logic` are those of `Formula.evaluate`. `why` gives each hit
+        the features that carried it. `pictures` says what names outside the gallery stand for; then no path is looked
+        at, and a name is an id, a file name or one of these.
         """
         _check_score(score)
-        if not isinstance(top, int | np.integer) or top < 1:
-            raise GalleryError(f"top must be a whole number of at least 1, got {top!r}")
+        if not isinstance(top, int | np.integer):
+            raise GalleryError(f"top must be a whole number, got {top!r}")
+        if top < 1:
+            raise GalleryError(f"top must be at least 1, got {top}")
         if where is not None and not isinstance(where, Where):
             raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
         given = _several(formula)
@@ -391,8 +394,8 @@ def _query(asking: object) -> Query:
 
 
 def _check_score(score: str) -> None:
-    if score not in SCORES:
-        raise GalleryError(f'unknown score "{score}", there are {", ".join(SCORES)}')
+    if score not in SEARCH_SCORES:
+        raise GalleryError(unknown("score", score, SEARCH_SCORES))
 
 
 def _own_model(recipe: Recipe) -> Model:

@@ -194,6 +194,7 @@ def _readable(file: Path) -> dict[str, list[Record]]:
     """The rows of each table before the first damaged page, and those after the last."""
     tables = {}
     with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # or nothing can be read of a file that was cut off
         for table in _TABLES:
             found: dict[Record, None] = {}
             for direction in ("ASC", "DESC"):
@@ -222,8 +223,7 @@ def _old_fits(folder: Path, state: State, pictures: list[Picture]) -> bool:
     matching = {number: _matching(folder, state.width, number, pictures) for number in {*numbers, state.first_file}}
     if matching[state.first_file] < max(matching.values()) or (pictures and not any(matching.values())):
         return False
-    stored = sum(feature_file(folder, number).stat().st_size for number in numbers) // (2 * state.width)
-    if state.rows > max(stored, *(picture.row + 1 for picture in pictures), 0):
+    if state.rows > max(_stored_rows(folder, state.width), *(picture.row + 1 for picture in pictures), 0):
         return False
     try:
         model = Model.load(folder / state.model)
@@ -256,18 +256,21 @@ def _derived_state(folder: Path, saved: _Saved, given: Model | None) -> State:
             name = free_model_name(folder, name)
             model.save(folder / name)
         rows = max((picture.row for picture in pictures), default=-1) + 1
-        return State(
-            name, model.id, width, 0 if is_uncalibrated(model) else None, first_file, rows, _next_id(saved),
-            folders=saved.folders,
-        )  # fmt: skip
+        calibrated_on = 0 if is_uncalibrated(model) else None
+        next_id = _next_id(folder, saved, width)
+        return State(name, model.id, width, calibrated_on, first_file, rows, next_id, folders=saved.folders)
     raise GalleryError(
         f"{folder} cannot be repaired: its model is lost too; andornot index --repair --model COPY takes another copy "
         "of it; or index the pictures into a new gallery"
     )
 
 
-def _next_id(saved: _Saved) -> int:
-    """One that no picture has, and none had, as far as that is known."""
+def _next_id(folder: Path, saved: _Saved, width: int) -> int:
+    """One that no picture has, and none had, as far as that is known: most had a row of features of their own."""
     said = saved.values.get("next_id")
     said = said if isinstance(said, int) and said < _LARGEST_ID else 1
-    return max(said, max((picture.id for picture in saved.pictures), default=0) + 1)
+    return max(said, _stored_rows(folder, width) + 1, *(picture.id + 1 for picture in saved.pictures))
+
+
+def _stored_rows(folder: Path, width: int) -> int:
+    return sum(feature_file(folder, number).stat().st_size for number in first_files(folder)) // (2 * width)

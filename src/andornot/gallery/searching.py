@@ -3,17 +3,19 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES
 from .browsing import Browser
 from .database import Origin
-from .engines import Engine, MakeEngine
+from .engines import Engine, Exact, MakeEngine
 from .errors import EmptyQueryError, GalleryError
 from .examining import digest_of
 from .filters import Selection, Where
@@ -22,12 +24,18 @@ from .vectors import Degrees, Sources, Stored, Vectors
 
 Query = Formula | Representation
 
+# Degrees again, of a query without what it has in common with the gallery's mean. An OR has much of that, and would
+# find the same few pictures whatever it is of (docs/results.md, "Hubs").
+CENTRED: Final = "centred"
+SEARCH_SCORES: Final = (*SCORES, CENTRED)
+
 # Degrees that differ by less, relative to themselves, are equal but for their rounding.
 _ROUNDING: Final = 1e-6
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
+_MANY: Final = 4096
 _BLOCK: Final = 8192
 
 
@@ -105,7 +113,7 @@ class Searcher:
         # The pictures of a formula are left out of its own hits; so more are asked for.
         own = [{thing.position for thing in things.values()} - {None} for things in named]
         spare = 0 if asked.include_queries else max(map(len, own))
-        asking = SCORES[asked.score].query(evaluated).float()
+        asking = self._centred(evaluated) if asked.score == CENTRED else SCORES[asked.score].query(evaluated).float()
         rows, scores = engine.search(asking, asked.top + spare, selection)
         found = self._snapshot.position_of_row[rows]
         results = []
@@ -141,10 +149,21 @@ class Searcher:
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
-            stored = self.degrees if score == "degrees" else Stored(self._sources, score)
+            stored = self.degrees if score in ("degrees", CENTRED) else Stored(self._sources, score)
             vectors = Vectors(self._sources, stored)
-            self._engines[score] = vectors, self._make_engine(vectors)
+            # What other engines find is measured with the queries of the other scores.
+            self._engines[score] = vectors, Exact(vectors) if score == CENTRED else self._make_engine(vectors)
         return self._engines[score]
+
+    def _centred(self, queries: Representation) -> Tensor:
+        directions = SCORES["degrees"].query(queries).float()
+        return normalize(directions - (directions @ self._mean)[:, None] * self._mean, dim=1)
+
+    @cached_property
+    def _mean(self) -> Tensor:
+        """The direction of the mean of all pictures, or of many of them."""
+        sample = _evenly(np.sort(self._snapshot.rows), _MANY)
+        return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
 
     def _evaluate(self, queries: Sequence[Query], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
         """The representation of each query, `(Q, N, M)`; a picture in several of them is looked at once."""
@@ -196,7 +215,7 @@ class Searcher:
         if not len(rows):
             return []
         used = np.sort(self._snapshot.rows)
-        sample = used[np.linspace(0, len(used) - 1, min(_SAMPLE, len(used))).astype(np.int64)]
+        sample = _evenly(used, _SAMPLE)
         order = np.argsort(rows)
         hits = vectors.take(rows[order])[np.argsort(order)]
         beyond = query * (hits - vectors.take(sample).mean(0))
@@ -232,6 +251,11 @@ class Searcher:
         return self._most
 
 
+def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
+    """So many of the rows, evenly spread over them."""
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
+
+
 def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: str) -> None:
     """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
 
@@ -239,10 +263,10 @@ def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: st
     by cross-entropy nearest to those that have least. One with all features alike has no direction either.
     """
     most, least = evaluated.degrees.amax(-1), evaluated.degrees.amin(-1)
-    alike = most - least if score == "degrees" else most
+    alike = most - least if score in ("degrees", CENTRED) else most
     for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
         if is_empty:
-            raise EmptyQueryError(f'"{query.text}"' if isinstance(query, Formula) else "the representation")
+            raise EmptyQueryError(query.text if isinstance(query, Formula) else repr(query))
 
 
 def _distance(score: str, value: float) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 from PIL import Image, ImageDraw, ImageFont
 
 from ..data import BrokenImageError, decode
-from ..data.errors import printable
+from ..errors import printable
 from .errors import GalleryError
 from .searching import Hit
 

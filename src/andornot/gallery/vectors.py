@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..files import write_atomically, write_text
 from ..logic.distance import SCORES
 from ..logic.representation import Representation
 from ..model import Model
-from ..ssl.checkpoint import write_atomically, write_text
 from .database import Snapshot
 from .examining import digest_of
 from .features import Features

@@ -10,6 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..errors import AndornotError, did_you_mean, unknown
 from . import exact, godel, parser
 from . import program as p
 from .cost import MAX_SECONDS, Cost, Plan, TooLong, plan_of_states, plan_of_values
@@ -67,7 +68,7 @@ class Formula:
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
-            raise ValueError(f'unknown semantics "{semantics}", there are {", ".join(SEMANTICS)}')
+            raise AndornotError(unknown("semantics", semantics, SEMANTICS))
         for name in self._names:
             if name not in values:
                 raise self.unknown_name(name, values)
@@ -80,7 +81,7 @@ class Formula:
             raise self._refused(f'{message}; use semantics="independent"')
         shape = common_shape(operands)
         dtype = wide_dtype(reduce(torch.promote_types, (operand.dtype for operand in operands)))
-        plan = self._planned(shape, dtype)
+        plan = self._planned(shape[-2:], dtype)
         features_at_once = self.cost(shape, dtype).features_at_once
 
         def kernel(*probs: Tensor) -> Tensor:
@@ -100,16 +101,17 @@ class Formula:
     def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
         """What `evaluate` takes for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
 
-        That of `semantics="exact"`. Where it is more than a few seconds, this is a FormulaError, as it is for
-        `evaluate`, and known long before.
+        That of `semantics="exact"`. Where one picture's representation `(N, M)` takes more than a few seconds, this is
+        a FormulaError, as it is for `evaluate`; how many are computed at once is up to the caller.
 
         >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
         True
         """
-        cost = self._planned(shape, dtype).cost(shape, dtype.itemsize)
-        if cost.seconds > MAX_SECONDS:
-            raise self._too_long(cost.seconds)
-        return cost
+        plan = self._planned(shape[-2:], dtype)
+        of_one = plan.cost(shape[-2:], dtype.itemsize)
+        if of_one.seconds > MAX_SECONDS:
+            raise self._too_long(of_one.seconds)
+        return plan.cost(shape, dtype.itemsize)
 
     def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
         """The error for a name that stands for nothing, with what may have been meant."""
@@ -120,7 +122,7 @@ class Formula:
         elif "-" in name and parser.is_bare(name):
             hint = self._hint_at_minus(name, list(map(str, known)))
         elif nearest := get_close_matches(name, map(str, known), n=3):
-            hint = _did_you_mean(nearest)
+            hint = did_you_mean(nearest)
         elif before.endswith("-") or after.startswith("-"):
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
@@ -136,7 +138,7 @@ class Formula:
             if left in known and right in known:
                 return minus.format(left, right)
         nearest = get_close_matches(name, known, n=3)
-        return (f"{_did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
+        return (f"{did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
 
     def _planned(self, shape: Sequence[int], dtype: torch.dtype) -> Plan:
         """The steps of an exact evaluation. Those of names with states are found once, whatever the shape."""
@@ -221,7 +223,7 @@ def _duration(seconds: float) -> str:
     for unit, size in (("hours", 3600), ("minutes", 60)):
         if seconds > 2 * size:
             return f"about {seconds / size:,.0f} {unit}"
-    return f"about {seconds:.2g} seconds"
+    return f"about {seconds:.{0 if seconds > 9 else 1}f} seconds"
 
 
 def _written(program: Program, *, roomy: bool) -> str:
@@ -263,7 +265,3 @@ def write_name(name: str) -> str:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _did_you_mean(names: Iterable[str]) -> str:
-    return "did you mean " + ", ".join(f'"{name}"' for name in names) + "?"

@@ -1,11 +1,11 @@
 """Operators on representations with a name: any number of operands, other logics, the rest of Gödel's family."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final, Protocol
 
 from torch import Tensor
 
+from ..errors import AndornotError, unknown
 from . import godel, lukasiewicz, product
 from .representation import Representation, combine
 
@@ -30,11 +30,9 @@ LOGICS: Final[dict[str, Logic]] = {"godel": godel, "lukasiewicz": lukasiewicz, "
 
 
 def get_logic(name: str) -> Logic:
-    """The logic of that name, or a ValueError that lists the names there are."""
+    """The logic of that name, or an error that lists the names there are."""
     if name not in LOGICS:
-        nearest = get_close_matches(str(name), LOGICS, n=1)
-        hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
-        raise ValueError(f'unknown logic "{name}", there are {", ".join(LOGICS)}{hint}')
+        raise AndornotError(unknown("logic", name, LOGICS))
     return LOGICS[name]
 
 

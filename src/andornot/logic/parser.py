@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ..errors import AndornotError
 from . import program as p
 from .program import Builder, Program
 
@@ -22,14 +23,15 @@ _BINARY: Final = {"|": (1, p.OR), "&": (2, p.AND), "-": (2, p.MINUS)}
 _SHOWN_CHARACTERS: Final = 70
 
 
-class FormulaError(ValueError):
+class FormulaError(AndornotError):
     """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         self.message = message
         self.text = text
         self.position = position
-        super().__init__(f"{message}\n{_pointed_at(text, position)}")
+        # With the formula below, and a mark: the one error of more than a line.
+        ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}")
 
     def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int]]:
         return type(self), (self.message, self.text, self.position)

@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..data import source_of
+from ..errors import unknown
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
-from ..evaluate.sets import attribution
+from ..evaluate.sets import attribution, gallery_and_queries, training_part
+from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
+from .paper import PAPERS
 from .plan import Plan, Scale, Seeds
-from .searching import degrees, retrieval
+from .searching import degrees, retrieval, retrieval_protocol
 from .tables import ablation, classification, multilabel, multilabel_ablation
 from .work import Work
 
@@ -108,15 +111,35 @@ def reproduce(
     start = time.perf_counter()
     work = Work(folder, plan.settings())
     outcome = EXPERIMENTS[experiment].run(plan, work)
-    seeds_used = {"each": plan.seeds.each, **plan.seeds.of_label}
     settings = {
-        **plan.settings(),
-        "seeds": seeds_used,
+        **settings_of(plan),
         **attribution(plan.data),
         **({"command": command} if command else {}),
     }
     write_outcome(folder, outcome, settings=settings, seed=0, seconds=time.perf_counter() - start)
     return outcome
+
+
+def settings_of(plan: Plan) -> dict[str, Any]:
+    """All that decides a result."""
+    return {**plan.settings(), "seeds": {"each": plan.seeds.each, **plan.seeds.of_label}}
+
+
+def estimate_seconds(plan: Plan) -> float:
+    """Roughly how long an experiment takes from the beginning, on two cores."""
+    pictures = len(training_part(plan.pretrain_data))
+    recipes = plan.seeds.chosen(plan.methods())
+    if plan.experiment.endswith("ablation"):
+        recipes = dict.fromkeys(map(str, range(5 if plan.experiment.startswith("multilabel") else 9)), plan.recipe({}))
+    if plan.experiment == "degrees":
+        recipes = {PAPERS: plan.recipe({})}
+    runs = {name: len(plan.seeds.of(name)) for name in recipes}
+    seconds = features_seconds(plan.recipe({}), pictures)
+    seconds += sum(training_seconds(recipe, pictures, runs[name]) for name, recipe in recipes.items())
+    if EXPERIMENTS[plan.experiment].run is not retrieval:
+        return seconds + probe_seconds(pictures, sum(runs.values()))
+    gallery, _ = gallery_and_queries(plan.data)
+    return seconds + search_seconds(gallery, retrieval_protocol(plan), sum(runs.values()))
 
 
 def make_plan(
@@ -130,7 +153,7 @@ def make_plan(
 ) -> Plan:
     """The plan with everything that was not said filled in."""
     if experiment not in EXPERIMENTS:
-        raise EvaluationError(f'unknown experiment "{experiment}", there are {", ".join(EXPERIMENTS)}')
+        raise EvaluationError(unknown("experiment", experiment, EXPERIMENTS))
     chosen = EXPERIMENTS[experiment]
     data = data or chosen.data
     if not data:

@@ -46,9 +46,14 @@ _PROTOCOLS: Final = {
 }
 
 
+def retrieval_protocol(plan: Plan) -> Protocol:
+    """The numbers of the scale, with what was asked for."""
+    return make_protocol(_PROTOCOLS[plan.experiment, plan.scale], plan.protocol)
+
+
 def retrieval(plan: Plan, work: Work) -> Outcome:
     """Sec. V-E: all queries and operators for the four methods, for a sparse prior, and for a calibrated backbone."""
-    protocol = make_protocol(_PROTOCOLS[plan.experiment, plan.scale], plan.protocol)
+    protocol = retrieval_protocol(plan)
     gallery, queries = gallery_and_queries(plan.data)
     task = choose_pictures(gallery, queries, protocol)
     if plan.pretrain_data != plan.data:

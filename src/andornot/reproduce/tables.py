@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import mean, stdev
 from typing import Any, Final
-
-from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from ..data import ImageSet, source_of
 from ..evaluate.linear import LinearSettings, linear_evaluation
@@ -18,6 +16,7 @@ from ..evaluate.probing import READS, Reads
 from ..evaluate.sets import train_and_test, training_part
 from ..model import Model
 from ..ssl.recipe import Recipe
+from .comparison import paired_difference
 from .paper import METHODS, PAPERS, paper_figure
 from .plan import Plan
 from .work import Work
@@ -240,18 +239,6 @@ def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Sec
     caption = f"Mean difference in {what} to {PAPERS}, over runs with the same seed."
     text = "Below 0 the method is worse than logic. Intervals are of a paired t-test, over seeds."
     return [Section(f"Compared with {PAPERS}", text, [Table(caption, ["method", "runs", "difference", ""], rows)])]
-
-
-def paired_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
-    """The mean of first - second, with the 95 % interval of Student's t for that many pairs.
-
-    >>> paired_difference([(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)])  # doctest: +ELLIPSIS
-    Interval(value=0.2, low=-0.048..., high=0.448...)
-    """
-    differences = [first - second for first, second in pairs]
-    count, centre = len(differences), mean(differences)
-    reach = float(stdtrit(count - 1, 0.975)) * stdev(differences) / count**0.5
-    return Interval(centre, centre - reach, centre + reach)
 
 
 def _verdict(difference: Interval) -> str:

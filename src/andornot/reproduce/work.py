@@ -16,10 +16,11 @@ from ..data import ImageSet
 from ..evaluate.outcome import EvaluationError
 from ..evaluate.probing import digest
 from ..evaluate.report import plain
+from ..files import write_text
 from ..model import DESCRIPTION, Model, new_backbone
 from ..pretraining import pretrain, view_features
 from ..ssl.batches import FeatureBatches
-from ..ssl.checkpoint import write_tensors, write_text
+from ..ssl.checkpoint import write_tensors
 from ..ssl.recipe import Recipe
 from .plan import Seeds, label
 

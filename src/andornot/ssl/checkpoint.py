@@ -1,9 +1,6 @@
 """Checkpoints: one file with all that a run needs to go on; a crash at any moment leaves a whole one."""
 
 import json
-import os
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +9,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from ..errors import AndornotError
+from ..files import write_atomically
+
 _OPTIMISER = "optimiser."
 
 
-class CheckpointError(ValueError):
+class CheckpointError(AndornotError):
     """A checkpoint that is damaged, or belongs to another run."""
 
 
@@ -29,35 +29,6 @@ class Checkpoint(NamedTuple):
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     settings: dict[str, Any]
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk.
-
-    An OSError, of a full disk for example, names `path`.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # or the rename itself may be lost
-    finally:
-        os.close(folder)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text as UTF-8, atomically."""
-    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

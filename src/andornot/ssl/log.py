@@ -4,7 +4,7 @@ import csv
 import io
 from pathlib import Path
 
-from .checkpoint import write_atomically
+from ..files import write_atomically
 
 
 class Log:

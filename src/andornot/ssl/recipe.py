@@ -1,7 +1,6 @@
 """Recipes: everything that decides what a pretraining gives, in one validated object, from YAML and `key=value`."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -9,11 +8,12 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..errors import AndornotError, unknown
 from .synthesis import SYNTHESES, default_beta
 from .views import ViewSettings
 
 
-class RecipeError(ValueError):
+class RecipeError(AndornotError):
     """A recipe that does not exist, does not parse, or says something that cannot be."""
 
 
@@ -44,7 +44,7 @@ class Recipe(BaseModel):
     projector_hidden: int | None = Field(default=None, ge=1, description="default: the width of the backbone")
     predictor_hidden: int = Field(default=512, ge=1)
 
-    size: int | None = Field(default=None, ge=8, description="side of the pictures; default: the backbone's")
+    size: int | None = Field(default=None, ge=8, le=2048, description="side of the pictures; default: the backbone's")
     fit: Literal["crop", "squash"] = "crop"
     crops_from: Literal["centre", "original"] = Field(
         default="centre",
@@ -90,15 +90,15 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
         if self.synthesis not in SYNTHESES:
-            raise ValueError(f'unknown synthesis "{self.synthesis}", there are {", ".join(SYNTHESES)}')
+            raise ValueError(unknown("synthesis", self.synthesis, SYNTHESES))
         self.view_settings(self.size or 224)
         return self
 
     def view_settings(self, size: int) -> ViewSettings:
         """The augmentation at that size."""
-        unknown = self.views.keys() - ViewSettings.__dataclass_fields__.keys()
-        if unknown:
-            raise ValueError(_unknown_key(min(unknown), ViewSettings.__dataclass_fields__, "views."))
+        strange = self.views.keys() - ViewSettings.__dataclass_fields__.keys()
+        if strange:
+            raise ValueError(_unknown_key(min(strange), ViewSettings.__dataclass_fields__, "views."))
         return ViewSettings(**{"size": size, **self.views})
 
     @property
@@ -151,9 +151,7 @@ def _read(name_or_path: str) -> str:
             raise RecipeError(f"cannot read the recipe {name_or_path}: {reason}") from None
     file = resources.files("andornot") / "recipes" / f"{name_or_path}.yaml"
     if not file.is_file():
-        nearest = get_close_matches(name_or_path, recipe_names(), n=1)
-        hint = f'did you mean "{nearest[0]}"?' if nearest else f"there are {', '.join(recipe_names())}"
-        raise RecipeError(f'unknown recipe "{name_or_path}"; {hint}')
+        raise RecipeError(unknown("recipe", name_or_path, recipe_names()))
     return file.read_text(encoding="utf-8")
 
 
@@ -175,6 +173,4 @@ def _apply(settings: dict[str, Any], change: str) -> None:
 
 
 def _unknown_key(key: str, known: Iterable[str], prefix: str = "") -> str:
-    nearest = get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f'did you mean "{prefix}{nearest[0]}"?' if nearest else f"there are {', '.join(known)}"
-    return f'unknown key "{prefix}{key}"; {hint}'
+    return unknown("key", prefix + key, [prefix + name for name in known])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import progress
+from ..errors import AndornotError, Stopped
 from ..logic import Representation
 from .checkpoint import (
     Checkpoint,
@@ -40,12 +41,8 @@ LOG: Final = "log.csv"
 _FREE: Final = ("checkpoint_seconds",)
 
 
-class TrainingError(RuntimeError):
+class TrainingError(AndornotError):
     """A training that cannot go on, with what to change."""
-
-
-class Stopped(Exception):  # noqa: N818  # not an error: the user asked for it
-    """The training was stopped from outside, after saving a checkpoint."""
 
 
 class Batches(Protocol):
@@ -226,7 +223,7 @@ class _Training:
             "pretraining",
             self.total * self.batch_size,
             done=self.start * self.batch_size,
-            shown=None if self.fabric.is_global_zero else False,
+            shown=self.fabric.is_global_zero,
         )
 
     def _save(self, step: int) -> None:

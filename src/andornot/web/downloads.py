@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from ..data.errors import printable
+from ..errors import printable
 from ..files import open_regular
 from ..gallery import Hit
 from ..gallery.filters import label_of

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from ..data.errors import printable
+from ..errors import printable
 from ..logic import Formula, FormulaError
 from ..logic import program as p
 from ..logic.parser import Token, parse, tokens

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..data import BrokenImageError
 from ..data.decoding import measure
-from ..data.errors import printable
+from ..errors import printable
 from ..gallery import GalleryError, Hit, Where
 from ..gallery.browsing import BINS, Browser, Order
 from ..gallery.database import Picture as Record

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..errors import DataError, unknown
+from ...errors import unknown
+from ..errors import DataError
 from ..imageset import ImageSet
 from ..specs import Spec, as_list, as_number, as_yes_no, parse_spec
 from .cifar10 import open_cifar10
@@ -61,7 +62,7 @@ def open_images(spec: str | os.PathLike[str], split: str | None = None) -> Image
     source = SOURCES[name]
     for option in options:
         if option not in source.options:
-            raise unknown(f"option of {name}", option, [*source.options, "split"])
+            raise DataError(unknown(f"option of {name}", option, [*source.options, "split"]))
     values = {option: source.options[option](option, value) for option, value in options.items()}
     if not source.needs_path:
         if parsed.path:
@@ -97,7 +98,7 @@ def _parse(text: str) -> Spec:
     if parsed.source in SOURCES:
         return parsed
     if parsed.source is not None:
-        raise unknown("source", parsed.source, SOURCES)
+        raise DataError(unknown("source", parsed.source, SOURCES))
     if not exists(_expanded(parsed.path)) and not set(parsed.path) & set("/\\."):
         raise DataError(f"no folder of that name, and {unknown('source', parsed.path, SOURCES)}")
     return parsed

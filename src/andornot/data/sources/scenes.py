@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ..errors import DataError, unknown
+from ...errors import unknown
+from ..errors import DataError
 from ..imageset import Box, ImageSet, multi_hot
 from .scenery import paint_ground
 from .splits import check_split
@@ -93,7 +94,7 @@ def open_scenes(
     names = tuple(THINGS) if classes is None else tuple(classes)
     for name in names:
         if name not in THINGS:
-            raise unknown("class of scenes", name, THINGS)
+            raise DataError(unknown("class of scenes", name, THINGS))
     if not 1 <= count <= MAX_COUNT or not 32 <= size <= 1024:
         raise DataError(f"scenes?count={count}&size={size}: count goes from 1 to {MAX_COUNT:,}, size from 32 to 1,024")
     scenes = _Scenes(count, (seed, SPLITS.index(split or "train")), size, names)

@@ -19,8 +19,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ...files import write_atomically
 from ...progress import track
-from ...ssl.checkpoint import write_atomically
 from ..filters import Selection
 from ..vectors import DERIVED, Vectors
 from .exact import Exact
@@ -175,7 +175,7 @@ class _Index:
             **{name: part.contiguous() for name, part in self._reduction._asdict().items()},
         }
         metadata = {**_identity(vectors), **{name: repr(value) for name, value in self.numbers.items()}}
-        metadata["checksum"] = str(_checksum(tensors))
+        metadata["checksum"] = str(_checksum(tensors, metadata))
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, lambda partial: save_file(tensors, partial, metadata))
 
@@ -188,7 +188,7 @@ class _Index:
                 if any(metadata[key] != value for key, value in _identity(vectors).items()):
                     return None
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            if _checksum(tensors) != int(metadata["checksum"]):
+            if _checksum(tensors, metadata) != int(metadata["checksum"]):
                 return None
             lists = faiss.deserialize_index(tensors.pop("lists").numpy())
             numbers = {name: float(metadata[name]) for name in ("made_of", "probes", "depth", "recall")}
@@ -207,8 +207,10 @@ def _identity(vectors: Vectors) -> dict[str, str]:
     }
 
 
-def _checksum(tensors: dict[str, Tensor]) -> int:
-    total = 0
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> int:
+    # The numbers too: one that is damaged would make searches find less, without a word.
+    texts = sorted(f"{key}={value}" for key, value in metadata.items() if key != "checksum")
+    total = zlib.crc32("\n".join(texts).encode())
     for name in sorted(tensors):
         total = zlib.crc32(tensors[name].numpy().data, total)
     return total

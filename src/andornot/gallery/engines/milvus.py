@@ -19,8 +19,8 @@ import numpy as np
 from pymilvus import DataType, MilvusClient  # type: ignore[import-untyped]
 from torch import Tensor
 
+from ...files import write_text
 from ...progress import track
-from ...ssl.checkpoint import write_text
 from ..errors import GalleryError
 from ..filters import Conditions, Selection, label_of
 from ..vectors import Vectors

@@ -6,6 +6,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from .errors import BackboneError
+
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 CIFAR10_MEAN: Final = (0.4914, 0.4822, 0.4465)
@@ -40,7 +42,7 @@ class Backbone(nn.Module):
         self.name, self.width, self.size, self.channels = name, width, size, channels
         self.mean, self.std = _one_a_channel(mean, channels), _one_a_channel(std, channels)
         if min(self.std) <= 0:
-            raise ValueError(f"std must be above 0, got {self.std}")
+            raise BackboneError(f"std must be above 0, got {self.std}")
         self.config: dict[str, Any] = {"name": name, "channels": channels, "pretrained": False}
         # (x - mean) / std as one multiplication and addition. Constants of the architecture, so not in the state dict.
         mean_row, std_row = (torch.tensor(row, dtype=torch.float64).view(1, -1, 1, 1) for row in (self.mean, self.std))
@@ -65,13 +67,13 @@ class Backbone(nn.Module):
 
     def _check(self, pictures: Tensor) -> None:
         if pictures.ndim != 4:
-            raise ValueError(f"pictures must have the shape (B, C, H, W), got {tuple(pictures.shape)}")
+            raise BackboneError(f"pictures must have the shape (B, C, H, W), got {tuple(pictures.shape)}")
         if not pictures.is_floating_point():
             raise TypeError(f"pictures must be floats from 0 to 1, got {pictures.dtype}; divide bytes by 255")
         given = pictures.shape[1]
         if given not in (1, self.channels):
             wanted = "1 channel" if self.channels == 1 else f"{self.channels} channels (or 1, which is repeated)"
-            raise ValueError(f"{self.name} takes pictures with {wanted}, got {given}")
+            raise BackboneError(f"{self.name} takes pictures with {wanted}, got {given}")
 
     def extra_repr(self) -> str:
         """What `print(backbone)` says of it before its network."""
@@ -125,7 +127,7 @@ def _pooled(features: Tensor) -> Tensor:
     if features.ndim == 4:
         return features.mean((2, 3))
     if features.ndim != 2:
-        raise ValueError(
+        raise BackboneError(
             f"a backbone's network must return features (B, width) or (B, width, h, w), got {tuple(features.shape)}"
         )
     return features

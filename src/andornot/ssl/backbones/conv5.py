@@ -5,6 +5,7 @@ from typing import Final
 from torch import nn
 
 from .backbone import CIFAR10_MEAN, CIFAR10_STD, Backbone
+from .errors import BackboneError
 
 MNIST_MEAN: Final = (0.1307,)
 MNIST_STD: Final = (0.3081,)
@@ -35,6 +36,6 @@ class Conv5(nn.Sequential):
 def build_conv5(name: str, *, channels: int, pretrained: bool | None, width: int = _WIDTH) -> Backbone:
     """`conv5`, for digits (`channels=1`) or small colour pictures; `width` of both fully connected layers."""
     if pretrained:
-        raise ValueError(f"{name} has no pretrained weights: it is trained from scratch")
+        raise BackboneError(f"{name} has no pretrained weights: it is trained from scratch")
     mean, std = (MNIST_MEAN, MNIST_STD) if channels == 1 else (CIFAR10_MEAN, CIFAR10_STD)
     return Backbone(Conv5(channels, width), name=name, width=width, size=28, channels=channels, mean=mean, std=std)

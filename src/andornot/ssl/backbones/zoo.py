@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from .backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, found_width
+from .errors import BackboneError
 from .packages import import_package
 
 
@@ -24,7 +25,7 @@ def build_torchvision(name: str, *, channels: int, pretrained: bool | None, **op
     models = import_package("torchvision", backbone=name, install="torchvision").models
     model = name.partition(":")[2]
     if channels != 3:
-        raise ValueError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
+        raise BackboneError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
     weights = _made(name, models.get_model_weights, model).DEFAULT
     network = _made(name, models.get_model, model, weights=None if pretrained is False else weights, **options)
     _drop_classifier(network, name)
@@ -40,7 +41,7 @@ def _made(name: str, make: Any, *args: Any, **options: Any) -> Any:
         return make(*args, **options)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"backbone {name} cannot be built: {reason}") from error
+        raise BackboneError(f"backbone {name} cannot be built: {reason}") from error
 
 
 def _measured(network: nn.Module, name: str, size: int, channels: int, mean: Any, std: Any) -> Backbone:
@@ -52,6 +53,6 @@ def _measured(network: nn.Module, name: str, size: int, channels: int, mean: Any
 def _drop_classifier(network: nn.Module, name: str) -> None:
     linear = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise ValueError(f"backbone {name} has no linear layer at its end to take off; use wrap_backbone")
+        raise BackboneError(f"backbone {name} has no linear layer at its end to take off; use wrap_backbone")
     parent, _, last = linear[-1].rpartition(".")
     setattr(network.get_submodule(parent), last, nn.Identity())

@@ -1,0 +1,51 @@
+"""How long a command takes to start: `python benchmarks/bench_startup.py`, processor seconds, best of several."""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from andornot.data import open_images
+from andornot.demo import write_scenes
+
+PICTURES = 50
+
+
+def seconds(*command: str) -> float:
+    """Processor time of one run: on a shared machine it means more than the time on the wall."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        pictures, gallery = Path(folder, "scenes"), Path(folder, "g")
+        write_scenes(open_images(f"scenes:?count={PICTURES}"), pictures)
+        seconds("-m", "andornot", "index", str(pictures), "--gallery", str(gallery))
+        first, second = sorted(path.name for path in pictures.iterdir())[:2]
+        commands = {
+            "import torch": ("-c", "import torch"),
+            "--version": ("-m", "andornot", "--version"),
+            "search --help": ("-m", "andornot", "search", "--help"),
+            f"search, {PICTURES} pictures": (
+                "-m",
+                "andornot",
+                "search",
+                f"{first} & ~{second}",
+                "--gallery",
+                str(gallery),
+            ),
+        }
+        for name, command in commands.items():
+            print(f"{name:<24}{min(seconds(*command) for _ in range(runs)):6.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
