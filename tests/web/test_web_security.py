@@ -311,7 +311,7 @@ def test_an_upload_that_is_too_large_is_refused_however_it_is_sent(client):
     for content in (too_large, unannounced()):
         response = client.post("/api/uploads", content=content, headers=IMAGE)
         assert response.status_code == 413
-        assert "20,000,000 bytes" in response.json()["error"]["message"]
+        assert "50,000,000 bytes" in response.json()["error"]["message"]
 
 
 def test_an_upload_without_an_end_is_cut_off(client):
