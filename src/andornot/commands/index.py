@@ -42,7 +42,11 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
     parser.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
-    parser.add_argument("--repair", action="store_true", help="first drop what is damaged, and encode it anew")
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="first drop what is damaged, and make it anew; with --model, take that for a damaged model",
+    )
     parser.add_argument(
         "--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew"
     )

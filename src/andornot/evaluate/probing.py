@@ -51,8 +51,8 @@ def check_settings(
         raise EvaluationError(f"weight_decay must be 0 or more, not {weight_decay}")
 
 
-def check_sets(train: ImageSet, test: ImageSet) -> None:
-    """An EvaluationError for sets without labels, or with different classes."""
+def check_sets(train: ImageSet, test: ImageSet, *, one_class_each: bool = False) -> None:
+    """An EvaluationError for sets without labels, or with different classes; before any picture is read."""
     for name, images in (("training", train), ("test", test)):
         if images.labels is None:
             raise EvaluationError(
@@ -63,9 +63,12 @@ def check_sets(train: ImageSet, test: ImageSet) -> None:
             f"the training pictures are of {_some(train.class_names)}, and the test pictures of "
             f"{_some(test.class_names)}: both need the same classes in the same order"
         )
+    if one_class_each:
+        classes_of(train, "training")
+        classes_of(test, "test")
 
 
-def classes_of(pictures: Pictures, name: str) -> Tensor:
+def classes_of(pictures: ImageSet | Pictures, name: str) -> Tensor:
     """The class `(n,)` of each picture, or an EvaluationError where one has none or several."""
     classes = single_classes(pictures.labels)
     if classes is None:
