@@ -26,6 +26,7 @@ from andornot.evaluate.retrieval import (
     choose_pictures,
     encode_retrieval,
     occurrence_rates,
+    option_of,
     pixels_of_pair,
 )
 from andornot.model import Model
@@ -293,7 +294,7 @@ def test_both_sets_need_the_same_classes_and_labels():
 @pytest.mark.parametrize("name", ["pictures", "top", "enough", "fewest", "gallery"])
 @pytest.mark.parametrize("number", [0, -3])
 def test_a_protocol_asks_for_something(name, number):
-    with pytest.raises(EvaluationError, match=f"^--{name} {number}: it must be 1 or more"):
+    with pytest.raises(EvaluationError, match=f"^{option_of(name)} {number}: it must be 1 or more"):
         Protocol(**{name: number})
 
 
