@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,3 +23,17 @@ def sets(tmp_path_factory) -> Path:
     recipe = make_recipe({"backbone": "conv5", "backbone_options": {"width": 8}, "num_features": 4, "num_values": 4})
     Model.from_network(new_network(recipe, 3), recipe).save(folder / "model")
     return folder
+
+
+@pytest.fixture
+def the_line(capsys) -> Callable[[], str]:
+    """The only line on stderr, without the program's name; and nothing on stdout."""
+
+    def line() -> str:
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        (only,) = captured.err.splitlines()
+        assert only.startswith("andornot: ")
+        return only.removeprefix("andornot: ")
+
+    return line

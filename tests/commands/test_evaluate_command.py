@@ -94,14 +94,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_of_evaluate_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, capsys):
+def test_a_mistake_of_evaluate_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, the_line):
     what, more, message = MISTAKES[mistake]
     assert evaluate(sets, what, tmp_path / "out", *(text.format(sets=sets) for text in more)) == 2
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()
-    assert line.startswith("andornot: ")
-    assert message in line
-    assert captured.out == ""
+    assert message in the_line()
     assert not (tmp_path / "out").exists()
 
 

@@ -24,14 +24,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("mistake", REFUSED)
-def test_a_mistake_of_reproduce_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, capsys):
+def test_a_mistake_of_reproduce_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, the_line):
     arguments, message = REFUSED[mistake]
     assert main(["reproduce", "-o", str(tmp_path / "out"), *(text.format(sets=sets) for text in arguments)]) == 2
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()
-    assert line.startswith("andornot: ")
-    assert message in line
-    assert captured.out == ""
+    assert message in the_line()
     assert not (tmp_path / "out").exists()
 
 
