@@ -88,7 +88,8 @@ def multilabel(plan: Plan, work: Work) -> Outcome:
     measured = _Precisions(plan, work)
     figures, protocol = measured.of(plan.methods())
     for reads in READS:
-        found, _ = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        found, of_pretrained = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        protocol = {**of_pretrained, **protocol}  # where no method is asked for, it has its own
         figures |= {f"{name}, {reads}": of_both for name, of_both in found.items()}
     of_methods = {name: found for name, found in figures.items() if name in METHODS}
     return Outcome(
