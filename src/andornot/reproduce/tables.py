@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..data import ImageSet
 from ..evaluate.linear import LinearSettings, linear_evaluation
-from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
+from ..evaluate.multilabel import MultilabelSettings, Shared, multilabel_evaluation
 from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
 from ..evaluate.probing import READS, Reads
 from ..evaluate.sets import train_and_test, training_part
@@ -119,6 +119,7 @@ class _Precisions:
         self._plan, self._work = plan, work
         self._train, self._test = train_and_test(plan.data)
         self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+        self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
 
     @property
@@ -140,7 +141,8 @@ class _Precisions:
         settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
 
         def measure(model: Model, seed: int) -> dict[str, Any]:
-            result = multilabel_evaluation(model, self._train, self._test, replace(settings, seed=seed))
+            now = replace(settings, seed=seed)
+            result = multilabel_evaluation(model, self._train, self._test, now, shared=self._shared)
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(
