@@ -601,6 +601,8 @@ def test_heads_on_a_frozen_backbone_are_compared_by_their_degrees_and_the_calibr
     protocol = read(tmp_path)["protocol"]
     assert protocol["reads"] == "degrees"
     assert protocol["splits"] == {"training": "train", "test": "test"}
+    alone = reproduce("multilabel", tmp_path / "alone", data=SCENES, seeds=["0", "efficientnet-lite0-from-ImageNet=1"])
+    assert list(alone.figures) == pretrained
 
 
 def test_at_small_scale_multilabel_classification_trains_heads_on_a_frozen_backbone():

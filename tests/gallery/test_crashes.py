@@ -374,7 +374,7 @@ def test_a_table_whose_name_is_no_text_any_more_is_one_line(gallery, tmp_path):
     file = gallery.folder / database.DATABASE
     for ending in ("-wal", "-shm"):
         Path(f"{file}{ending}").unlink(missing_ok=True)
-    flip(file, file.read_bytes().index(b"CREATE TABLE gallery ") + len("CREATE TABLE ga"))
+    flip(file, file.read_bytes().index(b"tablepicturespictures") + len("tablepict"))
     with pytest.raises(DamagedError, match=r"gallery\.sqlite is damaged.*--repair"):
         Gallery.open(gallery.folder)
     Gallery.repair(gallery.folder)
