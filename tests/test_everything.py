@@ -31,6 +31,7 @@ def test_pictures_go_to_the_experiments_that_they_belong_to():
     assert found["classification"] == found["ablation"] == "cifar10:/c", "the paper's before another"
     assert found["mnist-retrieval"] == "mnist:/m"
     assert found["multilabel"].startswith("scenes:"), "embedded"
+    assert plans(SCENES)["multilabel"] == plans(SCENES)["degrees"] == plans(SCENES)["scenes-retrieval"] == SCENES
     assert "voc-retrieval" not in found, "there are no such pictures"
     assert set(found) == {*EXPERIMENTS} - {"voc-retrieval"}
 

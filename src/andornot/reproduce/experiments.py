@@ -77,7 +77,7 @@ EXPERIMENTS: Final = {
         "thumbnails",
         "cifar10-paper",
         "the lower half of Table 1: N × M at constant N·M; α and β",
-        {"small": 2, "paper": 8},
+        {"small": 3, "paper": 8},
     ),
     "multilabel-ablation": Experiment(
         multilabel_ablation,
@@ -85,7 +85,7 @@ EXPERIMENTS: Final = {
         "photos-frozen",
         "imagenet100-paper",
         "the lower half of Table 2: N × M at constant N·M",
-        {"small": 2, "paper": 8},
+        {"small": 3, "paper": 8},
     ),
 }
 
