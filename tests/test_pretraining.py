@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from andornot.cli import main
-from andornot.data import ImageSet, open_images
+from andornot.data import ImageSet, open_images, training_part
 from andornot.data.readers import ArrayReader
 from andornot.model import DESCRIPTION, WEIGHTS, Model
-from andornot.pretraining import PretrainingError, pretrain, training_part, view_features
+from andornot.pretraining import PretrainingError, pretrain, view_features
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
 from andornot.ssl.views import Views
@@ -429,6 +429,15 @@ def test_all_but_the_test_part_is_trained_on_unless_a_split_is_named(tmp_path):
     images, test = training_part("digits")
     assert list(images.names) == list(open_images("digits", split="train").names)
     assert list(test.names) == list(open_images("digits", split="test").names)
+
+
+def test_a_source_and_texts_are_enough_to_pretrain(mnist, tmp_path):
+    recipe = load_recipe("mnist", [change.removeprefix("--set=") for change in settings(epochs=1)])
+    model = pretrain(mnist, str(tmp_path / "by-spec"), recipe, say=lambda _: None)
+    parts = training_part(mnist)
+    pretrain(parts.train, tmp_path / "by-set", recipe, test_images=parts.held_out, say=lambda _: None)
+    assert Model.load(str(tmp_path / "by-spec")).id == model.id
+    assert_same_run(tmp_path / "by-spec", tmp_path / "by-set")
 
 
 def test_the_first_line_says_which_pictures_are_trained_on(mnist, tmp_path, capsys):

@@ -290,7 +290,8 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    from .pretraining import default_recipe, pretrain, training_part
+    from .data import training_part
+    from .pretraining import default_recipe, pretrain
     from .ssl.distributed import is_first_process
     from .ssl.recipe import load_recipe
 

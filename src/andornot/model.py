@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from .data import Pictures
 from .data.converting import plain
 from .data.decoding import decode, to_tensor
-from .data.inputs import as_floats, as_items, as_pixels
+from .data.pixels import as_floats, as_items, as_pixels
 from .data.resizing import square
 from .errors import AndornotError
 from .files import write_atomically, write_text

@@ -1,15 +1,15 @@
 """Pretraining: from any pictures to a saved model, in one of three regimes."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
 from torch import nn
 
-from .data import ImageSet, open_images
+from .data import ImageSet, training_part
 from .data.originals import Originals, open_originals
 from .errors import AndornotError
 from .evaluate.knn import knn_accuracy, single_classes
@@ -20,7 +20,7 @@ from .ssl.batches import FeatureBatches, PictureBatches, cache_features
 from .ssl.calibration import ENOUGH_PICTURES
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
-from .ssl.recipe import Recipe
+from .ssl.recipe import Recipe, load_recipe
 from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
 from .ssl.views import Views
 
@@ -38,26 +38,10 @@ def default_recipe(source: str | None) -> str:
     return "digits" if source in ("digits", "mnist") else "photos"
 
 
-def training_part(spec: str) -> tuple[ImageSet, ImageSet | None]:
-    """The pictures to train on, and those that are held out to measure with.
-
-    Held out is the split `test`; where there is none `val`, unless the source itself counts it to `trainval`. All
-    others are trained on. A spec that names a split is taken at its word, and nothing is measured.
-    """
-    images = open_images(spec)
-    splits = images.splits
-    held_out = "test" if "test" in splits else "val" if "val" in splits and "trainval" not in splits else None
-    if images.split is not None or held_out is None:
-        return images, None
-    test = open_images(spec, split=held_out)
-    names = set(test.names)
-    return images.subset(np.array([name not in names for name in images.names])), test
-
-
 def pretrain(
-    images: ImageSet,
-    folder: Path,
-    recipe: Recipe,
+    images: ImageSet | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    recipe: Recipe | None = None,
     *,
     test_images: ImageSet | None = None,
     cached: FeatureBatches | None = None,
@@ -69,9 +53,17 @@ def pretrain(
 ) -> Model:
     """Makes a model of the pictures as the recipe says, saves it in `folder`, and returns it.
 
+    `images` may be a spec as of `open_images`: then `training_part` says which of its pictures are trained on, and
+    which are held out as `test_images`. Without a recipe it is the `default_recipe` of the source.
+
     `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
     `view_features` computed of these pictures for a recipe that differs in the training of its heads only.
     """
+    if not isinstance(images, ImageSet):
+        images, held_out = training_part(images)
+        test_images = held_out if test_images is None else test_images
+    recipe = recipe or load_recipe(default_recipe(images.source))
+    folder = Path(folder)
     _check_folder(folder, resume, overwrite)
     calibrated = recipe.regime == "calibrated"
     network = None if calibrated else new_network(recipe, images.channels)

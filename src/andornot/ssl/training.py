@@ -27,13 +27,14 @@ from .checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
+from .collapse import collapse_warning, measure_health
+from .denormals import without_denormals
 from .distributed import synchronise_batch_norms
 from .log import Log
 from .network import Network, Objective, StepResult
 from .recipe import Recipe
-from .surroundings import stop_signals, without_denormals
+from .signals import stop_signals
 from .targets import Centre, PriorCentre
-from .watch import collapse_warning, measure_health
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOG: Final = "log.csv"

@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ..data.inputs import check_range
+from ..data.pixels import check_range
 
 # ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
 GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
