@@ -15,7 +15,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 from andornot import Representation
-from andornot.data import BrokenImageError, open_images
+from andornot.data import BrokenImageError, decode, open_images
+from andornot.data.decoding import to_tensor
+from andornot.data.exif import ORIENTATION
+from andornot.data.resizing import square
+from andornot.gallery.examining import examine_all
 from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_network
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
@@ -129,6 +133,51 @@ def test_one_picture_is_a_representation_without_a_batch(kind, model, folder):
     result = model.encode(SEVERAL[kind](folder)[2])
     assert result.probs.shape == (3, 4)
     close(result, model.encode(batch_tensor(folder))[2])
+
+
+@pytest.mark.parametrize("fit", ["crop", "squash"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels, tmp_path):
+    model = trained(channels, fit=fit)
+    image = Image.fromarray(pixels(0, 90)).resize((120, 50))
+    image.save(tmp_path / "wide.png")
+    plain = image if channels == 3 else image.convert("L")
+    expected = to_tensor(square(plain, 28, fit))
+    array = np.asarray(plain)
+    (examined,) = examine_all([str(tmp_path / "wide.png")], model, lambda _: False)
+    ways = {
+        "path": model.preprocess(tmp_path / "wide.png"),
+        "bytes": model.preprocess((tmp_path / "wide.png").read_bytes()),
+        "PIL": model.preprocess(image),
+        "array": model.preprocess(array),
+        "tensor": model.preprocess(to_tensor(plain)),
+        "floats": model.preprocess(to_tensor(plain) / 255),
+        "what is preprocessed": model.preprocess(expected),
+        "gallery": examined.pixels,
+    }
+    if channels == 3:
+        ways["data set"] = open_images(tmp_path).pictures(28, fit)[0]
+        ways["transform"] = open_images(tmp_path, transform=model.preprocess)[0][0]
+    for way, result in ways.items():
+        assert result.dtype == torch.uint8, way
+        assert torch.equal(result, expected), way
+    assert equal(model.encode(expected), model.encode(tmp_path / "wide.png"))
+
+
+def test_floats_of_the_right_shape_are_not_rounded(model):
+    floats = torch.rand(3, 28, 28)
+    assert torch.equal(model.preprocess(floats), floats)
+
+
+def test_what_was_turned_upright_is_not_turned_again(model, tmp_path):
+    image = Image.fromarray(pixels(0, 60)).resize((80, 40))
+    notes = Image.Exif()
+    notes[ORIENTATION] = 6
+    image.save(tmp_path / "turned.png", exif=notes)
+    expected = model.preprocess(tmp_path / "turned.png")
+    assert torch.equal(expected, model.preprocess(image.transpose(Image.Transpose.ROTATE_270)))
+    for upright in (decode(tmp_path / "turned.png"), open_images(tmp_path).read(0)):
+        assert torch.equal(model.preprocess(upright), expected)
 
 
 def test_pictures_of_other_sizes_are_resized_alike(model, tmp_path):

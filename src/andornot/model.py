@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -23,9 +22,9 @@ from torch.overrides import TorchFunctionMode
 
 from .data import Pictures
 from .data.converting import plain
-from .data.decoding import decode, to_tensor
-from .data.pixels import as_floats, as_items, as_pixels
-from .data.resizing import square
+from .data.decoding import decode
+from .data.pixels import as_floats, as_items, as_picture, as_pixels, check_pixels
+from .data.resizing import square_pixels
 from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
@@ -149,6 +148,24 @@ class Model:
         """
         return Representation(self._compute(images, self._fast_head, batch_size, progress), validate=False)
 
+    def preprocess(self, image: Any) -> Tensor:
+        """One picture of any kind that `encode` takes as the model sees it: uint8 `(C, size, size)`.
+
+        Upright, square by the recipe's `fit`, grey or colour as the backbone is. Floats that have that shape already
+        stay floats. A stack of such pictures is encoded as they are, so this is a `transform` for data sets, too.
+        """
+        if isinstance(image, str | os.PathLike | bytes):
+            picture = decode(image, size=self.size, channels=self.channels)
+        elif isinstance(image, Image.Image):
+            picture = plain(image, self.channels, self.size)
+        else:
+            pixels = as_pixels(image)
+            if self._fits((1, *pixels.shape)):
+                check_pixels(pixels)
+                return pixels.expand(self.channels, -1, -1).cpu()
+            picture = plain(as_picture(pixels, image), self.channels, self.size)
+        return square_pixels(picture, self.size, self.recipe.fit)
+
     def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
@@ -192,35 +209,18 @@ class Model:
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             waiting = []
             for start in range(0, len(items), batch_size):
-                waiting.append([pool.submit(self._prepare, item) for item in items[start : start + batch_size]])
+                waiting.append([pool.submit(self._floats, item) for item in items[start : start + batch_size]])
                 if len(waiting) > _BATCHES_AHEAD:
                     yield torch.stack([future.result() for future in waiting.pop(0)])
             for batch in waiting:
                 yield torch.stack([future.result() for future in batch])
 
+    def _floats(self, item: Any) -> Tensor:
+        return as_floats(self.preprocess(item))
+
     def _fits(self, shape: Sequence[int]) -> bool:
         """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
         return shape[1] in (1, self.channels) and tuple(shape[2:]) == (self.size, self.size)
-
-    def _prepare(self, item: Any) -> Tensor:
-        """One picture `(C, size, size)` from 0 to 1."""
-        if isinstance(item, str | os.PathLike | bytes):
-            image = decode(item, size=self.size, channels=self.channels)
-        elif isinstance(item, Image.Image):
-            image = plain(item, self.channels, self.size)
-        else:
-            return self._prepare_pixels(as_pixels(item), item)
-        return as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
-
-    def _prepare_pixels(self, pixels: Tensor, given: Tensor | np.ndarray) -> Tensor:
-        floats = as_floats(pixels)
-        if self._fits((1, *floats.shape)):
-            return floats.expand(self.channels, -1, -1).cpu()
-        if floats.shape[0] not in (1, 3) or not floats.numel():
-            right = "a tensor (1, H, W) or (3, H, W)" if isinstance(given, Tensor) else "an array (H, W) or (H, W, 3)"
-            raise ValueError(f"a picture is {right}, got {tuple(given.shape)}")
-        image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).cpu().numpy())
-        return self._prepare(image)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `model.safetensors` and then `model.json`: a folder with the second is whole."""
