@@ -237,7 +237,7 @@ def test_pil_and_file_agree_on_transparent_deep_and_turned_pictures(model, tmp_p
 def test_no_pictures_are_an_empty_batch(any_model):
     for nothing in ([], torch.zeros(0, 3, 28, 28), np.zeros((0, 28, 28, 3), np.uint8)):
         assert any_model.encode(nothing).probs.shape == (0, any_model.num_features, any_model.num_values)
-        assert any_model.features(nothing).shape == (0, 8)
+        assert any_model.activations(nothing).shape == (0, 8)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
@@ -292,7 +292,7 @@ def test_a_trained_model_gives_the_softmax_of_the_prediction(folder):
     outputs = model.head.network(batch_tensor(folder) / 255)
     expected = torch.softmax(outputs.p / 0.2, -1)
     torch.testing.assert_close(model.encode(batch_tensor(folder)).probs, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(model.features(batch_tensor(folder)), outputs.features, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model.activations(batch_tensor(folder)), outputs.activations, rtol=1e-4, atol=1e-5)
 
 
 def test_a_calibrated_model_has_a_feature_for_each_channel(folder):
@@ -302,9 +302,14 @@ def test_a_calibrated_model_has_a_feature_for_each_channel(folder):
     torch.testing.assert_close(model.encode(batch_tensor(folder)).probs, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_features_have_the_width_of_the_backbone(any_model, folder):
-    assert any_model.features(paths(folder)).shape == (4, 8)
-    assert any_model.features(paths(folder)[0]).shape == (8,)
+def test_activations_have_the_width_of_the_backbone(any_model, folder):
+    assert any_model.activations(paths(folder)).shape == (4, 8)
+    assert any_model.activations(paths(folder)[0]).shape == (8,)
+
+
+def test_activations_can_be_asked_for_by_their_former_name(model, folder):
+    with pytest.deprecated_call(match="Model.activations"):
+        assert torch.equal(model.features(paths(folder)), model.activations(paths(folder)))
 
 
 def test_encoding_needs_no_gradient_and_changes_nothing(any_model, folder):
@@ -335,7 +340,7 @@ def test_a_loaded_model_encodes_bit_by_bit_as_the_saved_one(any_model, folder, t
     any_model.save(tmp_path / "deep" / "model")
     again = Model.load(tmp_path / "deep" / "model")
     assert equal(again.encode(paths(folder)), any_model.encode(paths(folder)))
-    assert torch.equal(again.features(paths(folder)), any_model.features(paths(folder)))
+    assert torch.equal(again.activations(paths(folder)), any_model.activations(paths(folder)))
     assert again.recipe == any_model.recipe
     assert (again.id, repr(again)) == (any_model.id, repr(any_model))
 
@@ -585,6 +590,6 @@ def test_a_model_of_grey_pictures_has_one_channel_unless_its_backbone_needs_colo
 def test_representing_features_is_encoding_without_the_backbone():
     model = trained()
     pictures = torch.rand(5, model.channels, model.size, model.size)
-    features = model.features(pictures)
+    features = model.activations(pictures)
     assert model.represent(features) == model.encode(pictures)
     assert model.represent(features[0]) == model.represent(features[:1])[0]

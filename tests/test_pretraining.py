@@ -23,7 +23,7 @@ from andornot.cli import main
 from andornot.data import ImageSet, open_images, training_part
 from andornot.data.readers import ArrayReader
 from andornot.model import DESCRIPTION, WEIGHTS, Model
-from andornot.pretraining import PretrainingError, pretrain, view_features
+from andornot.pretraining import PretrainingError, pretrain, view_activations
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
 from andornot.ssl.views import Views
@@ -564,11 +564,11 @@ def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monke
     """Also by heads that are not those the features were computed with; the backbone is not run again."""
     images = open_images(str(make_folder(tmp_path / "photos", 16, broken=2)))
     recipe = colour_recipe(regime="frozen", batch_size=8, cached_views=2)
-    cached = view_features(images, recipe)
+    cached = view_activations(images, recipe)
     assert (len(cached), cached.views.shape) == (14, (2, 14, 8))
     other = recipe.model_copy(update=heads)
     alone = pretrain(images, tmp_path / "alone", other, say=lambda _: None)
-    monkeypatch.setattr("andornot.pretraining.cache_features", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr("andornot.pretraining.cache_activations", lambda *_, **__: pytest.fail("computed again"))
     shared = pretrain(images, tmp_path / "shared", other, cached=cached, say=lambda _: None)
     assert shared.id == alone.id
     assert (tmp_path / "shared" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()

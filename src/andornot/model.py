@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -51,15 +52,15 @@ class ModelError(AndornotError):
 
 
 class PredictionHead(nn.Module):
-    """Projector, predictor, softmax: pooled features `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
+    """Projector, predictor, softmax: activations `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
 
     def __init__(self, network: Network, temperature: float) -> None:
         super().__init__()
         self.network, self.temperature = network, temperature
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, activations: Tensor) -> Tensor:
         """Probabilities `(B, N, M)`."""
-        return Representation.from_logits(self.network.project(features).p, self.temperature, validate=False).probs
+        return Representation.from_logits(self.network.project(activations).p, self.temperature, validate=False).probs
 
 
 class _FusedHead(nn.Module):
@@ -71,14 +72,14 @@ class _FusedHead(nn.Module):
         self.shape = -1, head.network.num_features, head.network.num_values
         self.temperature = head.temperature
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, activations: Tensor) -> Tensor:
         return Representation.from_logits(
-            self.layers(features).view(self.shape), self.temperature, validate=False
+            self.layers(activations).view(self.shape), self.temperature, validate=False
         ).probs
 
 
 class Model:
-    """A backbone and the head that makes its features a representation.
+    """A backbone and the head that makes its activations a representation.
 
     `model.encode(images)` takes paths, PIL images, arrays or tensors, one or several:
 
@@ -99,10 +100,10 @@ class Model:
         return cls(network.backbone, PredictionHead(network, recipe.prediction_temperature), recipe)
 
     @classmethod
-    def calibrated(cls, backbone: Backbone, features: Tensor, recipe: Recipe) -> Model:
-        """A backbone as it is, its channels calibrated on the features `(n, width)` of some pictures."""
+    def calibrated(cls, backbone: Backbone, activations: Tensor, recipe: Recipe) -> Model:
+        """A backbone as it is, its channels calibrated on the activations `(n, width)` of some pictures."""
         return cls(
-            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(features), recipe
+            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(activations), recipe
         )
 
     @property
@@ -166,16 +167,21 @@ class Model:
             picture = plain(as_picture(pixels, image), self.channels, self.size)
         return square_pixels(picture, self.size, self.recipe.fit)
 
-    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
+    def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
 
+    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
+        """The former name of `activations`: a feature is one of the N of a representation."""
+        warnings.warn("Model.features is called Model.activations now", DeprecationWarning, stacklevel=2)
+        return self.activations(images, batch_size=batch_size, progress=progress)
+
     @torch.no_grad()
-    def represent(self, features: Tensor, *, batch_size: int = 64) -> Representation:
-        """The representation of what `features` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
-        parts = torch.split(features.view(-1, features.shape[-1]), batch_size)
+    def represent(self, activations: Tensor, *, batch_size: int = 64) -> Representation:
+        """The representation of what `activations` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
+        parts = torch.split(activations.view(-1, activations.shape[-1]), batch_size)
         probs = torch.cat([self._fast_head(part.to(self.device)).cpu() for part in parts])
-        return Representation(probs[0] if features.ndim == 1 else probs, validate=False)
+        return Representation(probs[0] if activations.ndim == 1 else probs, validate=False)
 
     @cached_property
     def _fast_backbone(self) -> Backbone:
@@ -304,8 +310,6 @@ class Model:
             import onnx  # noqa: F401
         except ModuleNotFoundError:
             raise ModelError("the export needs the package onnx: pip install onnx") from None
-        import warnings
-
         # Copies: the model itself stays on its device.
         whole = nn.Sequential(optimise_for_inference(self.backbone), copy.deepcopy(self.head)).cpu().eval()
         example = torch.rand(2, self.channels, self.size, self.size)

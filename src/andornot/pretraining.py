@@ -16,7 +16,7 @@ from .evaluate.knn import knn_accuracy, single_classes
 from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
-from .ssl.batches import FeatureBatches, PictureBatches, cache_features
+from .ssl.batches import ActivationBatches, PictureBatches, cache_activations
 from .ssl.calibration import ENOUGH_PICTURES
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
@@ -44,7 +44,7 @@ def pretrain(
     recipe: Recipe | None = None,
     *,
     test_images: ImageSet | None = None,
-    cached: FeatureBatches | None = None,
+    cached: ActivationBatches | None = None,
     resume: bool = False,
     overwrite: bool = False,
     strict: bool = False,
@@ -57,7 +57,7 @@ def pretrain(
     which are held out as `test_images`. Without a recipe it is the `default_recipe` of the source.
 
     `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
-    `view_features` computed of these pictures for a recipe that differs in the training of its heads only.
+    `view_activations` computed of these pictures for a recipe that differs in the training of its heads only.
     """
     if not isinstance(images, ImageSet):
         images, held_out = training_part(images)
@@ -85,8 +85,8 @@ def pretrain(
     if is_first_process():
         _open_folder(folder, recipe, overwrite)
     if network is None:
-        features = Model(backbone, nn.Identity(), recipe).features(pictures)
-        model = Model.calibrated(backbone, features, recipe)
+        activations = Model(backbone, nn.Identity(), recipe).activations(pictures)
+        model = Model.calibrated(backbone, activations, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
         batches = cached or _batches(network, originals, recipe)
@@ -110,8 +110,8 @@ def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe
     return f"calibrating on {f'{ENOUGH_PICTURES:,} of ' if len(images) > ENOUGH_PICTURES else ''}{pictures}"
 
 
-def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
-    """Features of views for the regime `frozen`, to be shared by trainings of several heads."""
+def view_activations(images: ImageSet, recipe: Recipe) -> ActivationBatches:
+    """Activations of views for the regime `frozen`, to be shared by trainings of several heads."""
     network = new_network(recipe, images.channels)
     return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
 
@@ -153,11 +153,11 @@ def _batches(network: Network, originals: Originals, recipe: Recipe) -> Batches:
     )
 
 
-def _cached(network: Network, originals: Originals, recipe: Recipe) -> FeatureBatches:
+def _cached(network: Network, originals: Originals, recipe: Recipe) -> ActivationBatches:
     count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
     pictures, shapes = originals
     views = _views(network, recipe)
-    return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
+    return cache_activations(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
 
 
 def _views(network: Network, recipe: Recipe) -> Views:
@@ -180,14 +180,14 @@ def _knn_measure(
             return {}
         model = Model.from_network(progress.network, recipe)
         sets = [part.pictures(model.size, recipe.fit, progress=False) for part in (train_part, test_part)]
-        # The labels of the readable pictures: a broken one has no features.
+        # The labels of the readable pictures: a broken one has no activations.
         train_classes, test_classes = (single_classes(pictures.labels) for pictures in sets)
         if train_classes is None or test_classes is None:
             return {}
-        features = [model.features(pictures, progress=False) for pictures in sets]
-        degrees = [model.represent(of_set).degrees for of_set in features]
+        activations = [model.activations(pictures, progress=False) for pictures in sets]
+        degrees = [model.represent(of_set).degrees for of_set in activations]
         return {
-            "knn_features": knn_accuracy(features[0], train_classes, features[1], test_classes),
+            "knn_features": knn_accuracy(activations[0], train_classes, activations[1], test_classes),
             "knn_degrees": knn_accuracy(degrees[0], train_classes, degrees[1], test_classes),
         }
 

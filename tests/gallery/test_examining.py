@@ -125,7 +125,7 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
     right = {}
     for number, content in enumerate(known):
         (tmp_path / "known" / f"{number}.png").write_bytes(content)
-        row = as_rows(model.features([tmp_path / "known" / f"{number}.png"], progress=False))[0]
+        row = as_rows(model.activations([tmp_path / "known" / f"{number}.png"], progress=False))[0]
         right[hashlib.blake2b(content, digest_size=16).digest()] = row
     stored = contents(gallery)
     checked = 0

@@ -68,7 +68,7 @@ def degrees_outcome(
             raise EvaluationError(f"{name}={value}: at least 1 must be shown")
     pictures = images.pictures(model.size, model.recipe.fit, progress=progress is not False)
     images = images.subset(pictures.kept)
-    pooled = model.features(pictures, progress=progress)
+    pooled = model.activations(pictures, progress=progress)
     degrees = torch.cat([model.represent(block).degrees for block in torch.split(pooled, _BLOCK)])
     labels = torch.zeros(len(images), 0, dtype=torch.bool) if images.labels is None else images.labels
     chosen_on, held_out = halves(len(images), seed)

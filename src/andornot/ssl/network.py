@@ -14,9 +14,9 @@ from .targets import Centre, Target
 
 
 class Outputs(NamedTuple):
-    """Pooled features `(B, width)`, and the logits z̃ and p̃, `(B, N, M)` each."""
+    """Pooled activations `(B, width)`, and the logits z̃ and p̃, `(B, N, M)` each."""
 
-    features: Tensor
+    activations: Tensor
     z: Tensor
     p: Tensor
 
@@ -42,11 +42,11 @@ class Network(nn.Module):
         """Pictures `(B, C, H, W)` from 0 to 1."""
         return self.project(self.backbone(pictures))
 
-    def project(self, features: Tensor) -> Outputs:
-        """Only the heads, on pooled features `(B, width)`."""
-        z = self.projector(features)
+    def project(self, activations: Tensor) -> Outputs:
+        """Only the heads, on pooled activations `(B, width)`."""
+        z = self.projector(activations)
         shape = (-1, self.num_features, self.num_values)
-        return Outputs(features, z.view(shape), self.predictor(z).view(shape))
+        return Outputs(activations, z.view(shape), self.predictor(z).view(shape))
 
 
 class StepResult(NamedTuple):

@@ -47,7 +47,7 @@ class TrainingError(AndornotError):
 
 
 class Batches(Protocol):
-    """Where a step's views come from: pictures that are augmented, or cached features."""
+    """Where a step's views come from: pictures that are augmented, or cached activations."""
 
     def __len__(self) -> int:
         """How many pictures there are."""
