@@ -255,7 +255,7 @@ class Model:
         folder = Path(folder)
         description = _read_description(folder)
         try:
-            recipe = make_recipe(description["recipe"])
+            recipe = _stored_recipe(description["recipe"])
             if backbone is None:
                 if not isinstance(name := description["backbone"]["name"], str):
                     raise ModelError(f"{folder / DESCRIPTION} names no backbone: its name must be a text, got {name!r}")
@@ -382,6 +382,12 @@ def _read_description(folder: Path) -> dict[str, Any]:
         maker = f"andornot {version}" if version else "a newer andornot"
         raise ModelError(f"{folder} was made by {maker}, and this is {__version__}: update andornot")
     return description
+
+
+def _stored_recipe(settings: dict[str, Any]) -> Recipe:
+    """The recipe of a description. In 0.1 views could have a size of their own, which says nothing about the model."""
+    views = {key: value for key, value in settings.get("views", {}).items() if key != "size"}
+    return make_recipe({**settings, "views": views})
 
 
 def _digest(path: Path) -> str:

@@ -10,10 +10,9 @@ import yaml
 from torch import nn
 
 from .data import ImageSet, training_part
-from .data.originals import Originals, open_originals
+from .data.originals import Originals, open_originals, with_margin
 from .errors import AndornotError
 from .evaluate.knn import knn_accuracy, single_classes
-from .evaluate.probing import SMALL
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
 from .ssl.batches import ActivationBatches, PictureBatches, cache_activations
@@ -120,7 +119,7 @@ def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, st
     size = recipe.size or backbone.size
     if recipe.crops_from == "original":
         return open_originals(images, size, strict=strict)
-    return Originals(images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict))
+    return Originals(images.pictures(with_margin(size), recipe.fit, strict=strict))
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:

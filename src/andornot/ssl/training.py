@@ -32,7 +32,7 @@ from .denormals import without_denormals
 from .distributed import synchronise_batch_norms
 from .log import Log
 from .network import Network, Objective, StepResult
-from .recipe import Recipe
+from .recipe import Recipe, RecipeError, make_recipe
 from .signals import stop_signals
 from .targets import Centre, PriorCentre
 
@@ -68,7 +68,7 @@ def train(
     recipe: Recipe,
     network: Network,
     batches: Batches,
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     resume: bool = False,
     log_every: int = 20,
@@ -76,7 +76,7 @@ def train(
     after_epoch: Callable[[Progress], dict[str, float]] | None = None,
 ) -> Network:
     """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder."""
-    return _Training(recipe, network, batches, folder, resume, log_every, tensorboard).run(after_epoch)
+    return _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard).run(after_epoch)
 
 
 def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
@@ -262,9 +262,13 @@ def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
                 f"{path} was made with {theirs.get(what)} {what}, and now there are {mine[what]}; "
                 "a run goes on with what it began with, or starts anew with --overwrite"
             )
-    for key, value in mine["recipe"].items():
+    try:
         # What an older version did not write, it did by default.
-        before = theirs["recipe"].get(key, Recipe.model_fields[key].get_default(call_default_factory=True))
+        recipe = make_recipe(theirs["recipe"]).model_dump(mode="json")
+    except RecipeError as error:
+        raise CheckpointError(f"{path} is of another version ({error}); start anew with --overwrite") from None
+    for key, value in mine["recipe"].items():
+        before = recipe[key]
         if key not in _FREE and before != value:
             raise CheckpointError(
                 f"{path} was made with {key}={before!r}, and now it is {value!r}; "
