@@ -30,7 +30,7 @@ from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
 from .progress import track
-from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
+from .ssl.backbones import Backbone, build_backbone, optimise_for_inference, wrap_backbone
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_tensors
 from .ssl.heads import fused
@@ -250,8 +250,8 @@ class Model:
         write_text(folder / DESCRIPTION, text)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, backbone: Backbone | None = None) -> Model:
-        """Reads a model. `backbone` is needed for one that was made with a network of your own."""
+    def load(cls, folder: str | os.PathLike[str], *, backbone: nn.Module | None = None) -> Model:
+        """Reads a model. `backbone` is needed for one that was made with a network of your own, as it was given."""
         folder = Path(folder)
         description = _read_description(folder)
         try:
@@ -265,8 +265,9 @@ class Model:
                     )
                 with _NoInitialisation():
                     backbone = build_backbone(**description["backbone"])
+            whole = wrap_backbone(backbone, size=description["size"], channels=description["channels"])
             with _NoInitialisation():
-                model = _empty_model(backbone, recipe)
+                model = _empty_model(whole, recipe)
             if _digest(folder / WEIGHTS) != description["weights"]:
                 raise ModelError(
                     f"{folder / WEIGHTS} is damaged or of another model: its checksum is not the one saved"
@@ -330,18 +331,23 @@ class Model:
         write_atomically(Path(path), write)
 
 
-def new_backbone(recipe: Recipe, channels: int) -> Backbone:
-    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch."""
+def new_backbone(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Backbone:
+    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch.
+
+    `own` is a network in its place, for `wrap_backbone`.
+    """
     torch.manual_seed(recipe.seed)
+    if own is not None:
+        return wrap_backbone(own, size=recipe.size or 224, channels=channels).requires_grad_(recipe.regime == "scratch")
     # EfficientNet-Lite was trained on colour; grey pictures are repeated for it.
     channels = 3 if recipe.backbone.startswith("efficientnet") else channels
     backbone = build_backbone(recipe.backbone, channels=channels, **recipe.backbone_options)
     return backbone.requires_grad_(recipe.regime == "scratch")
 
 
-def new_network(recipe: Recipe, channels: int) -> Network:
-    """A network as the recipe says: its backbone, with fresh heads."""
-    return _with_heads(new_backbone(recipe, channels), recipe)
+def new_network(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Network:
+    """A network as the recipe says: its backbone, or your `own`, with fresh heads."""
+    return _with_heads(new_backbone(recipe, channels, own), recipe)
 
 
 def _with_heads(backbone: Backbone, recipe: Recipe) -> Network:

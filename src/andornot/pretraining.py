@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -20,6 +21,7 @@ from .ssl.calibration import ENOUGH_PICTURES
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
 from .ssl.recipe import Recipe, load_recipe
+from .ssl.synthesis import Synthesis, get_synthesis, synthesis_name
 from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
 from .ssl.views import Views
 
@@ -42,6 +44,8 @@ def pretrain(
     folder: str | os.PathLike[str],
     recipe: Recipe | None = None,
     *,
+    backbone: nn.Module | None = None,
+    synthesis: Synthesis | None = None,
     test_images: ImageSet | None = None,
     cached: ActivationBatches | None = None,
     resume: bool = False,
@@ -55,6 +59,10 @@ def pretrain(
     `images` may be a spec as of `open_images`: then `training_part` says which of its pictures are trained on, and
     which are held out as `test_images`. Without a recipe it is the `default_recipe` of the source.
 
+    `backbone` is a network of your own in the place of the recipe's (see `wrap_backbone`), and is trained in place;
+    `synthesis` a function of your own (see `Objective`). The recipe of the model notes them by name; to resume, and to
+    load a model with such a backbone, give them again.
+
     `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
     `view_activations` computed of these pictures for a recipe that differs in the training of its heads only.
     """
@@ -65,15 +73,16 @@ def pretrain(
     folder = Path(folder)
     _check_folder(folder, resume, overwrite)
     calibrated = recipe.regime == "calibrated"
-    network = None if calibrated else new_network(recipe, images.channels)
-    backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
+    network = None if calibrated else new_network(recipe, images.channels, backbone)
+    body = network.backbone if network is not None else new_backbone(recipe, images.channels, backbone)
+    recipe = _noting_own(recipe, None if backbone is None else body, synthesis)
     if is_first_process():
         say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
-        originals = Originals(images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict))
+        originals = Originals(images.pictures(recipe.size or body.size, recipe.fit, strict=strict))
     else:
-        originals = _pictures_for_views(images, recipe, backbone, strict)
+        originals = _pictures_for_views(images, recipe, body, strict)
     pictures = originals.pictures
     if pictures.broken:
         say(pictures.broken_report())
@@ -84,17 +93,41 @@ def pretrain(
     if is_first_process():
         _open_folder(folder, recipe, overwrite)
     if network is None:
-        activations = Model(backbone, nn.Identity(), recipe).activations(pictures)
-        model = Model.calibrated(backbone, activations, recipe)
+        activations = Model(body, nn.Identity(), recipe).activations(pictures)
+        model = Model.calibrated(body, activations, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
         batches = cached or _batches(network, originals, recipe)
-        train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
+        train(
+            recipe,
+            network,
+            batches,
+            folder,
+            resume=resume,
+            tensorboard=tensorboard,
+            after_epoch=measure,
+            synthesis=synthesis,
+        )
         model = Model.from_network(network, recipe)
     if is_first_process():
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def _noting_own(recipe: Recipe, backbone: Backbone | None, synthesis: Synthesis | None) -> Recipe:
+    """The recipe with the names of what is the user's own, which it cannot keep; an error for what is missing."""
+    noted: dict[str, Any] = {}
+    if backbone is not None:
+        options = {
+            key: value for key, value in backbone.config.items() if key not in ("name", "channels", "pretrained")
+        }
+        noted |= {"backbone": backbone.name, "backbone_options": options}
+    if synthesis is not None:
+        noted["synthesis"] = synthesis_name(synthesis)
+    elif recipe.regime != "calibrated":
+        get_synthesis(recipe.synthesis)
+    return recipe.model_copy(update=noted)
 
 
 def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe) -> str:

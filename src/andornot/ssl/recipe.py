@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from ..errors import AndornotError, unknown
-from .synthesis import SYNTHESES, default_beta
+from .synthesis import check_name, default_beta
 from .views import Augmentation, ViewSettings
 
 
@@ -94,8 +94,7 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
-        if self.synthesis not in SYNTHESES:
-            raise ValueError(unknown("synthesis", self.synthesis, SYNTHESES))
+        check_name(self.synthesis)
         return self
 
     @field_serializer("views")

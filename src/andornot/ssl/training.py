@@ -34,6 +34,7 @@ from .log import Log
 from .network import Network, Objective, StepResult
 from .recipe import Recipe, RecipeError, make_recipe
 from .signals import stop_signals
+from .synthesis import Synthesis
 from .targets import Centre, PriorCentre
 
 CHECKPOINT: Final = "checkpoint.safetensors"
@@ -74,9 +75,13 @@ def train(
     log_every: int = 20,
     tensorboard: bool = False,
     after_epoch: Callable[[Progress], dict[str, float]] | None = None,
+    synthesis: Synthesis | None = None,
 ) -> Network:
-    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder."""
-    return _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard).run(after_epoch)
+    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder.
+
+    `synthesis` is a function of your own in the place of the one that the recipe names.
+    """
+    return _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard, synthesis).run(after_epoch)
 
 
 def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
@@ -96,6 +101,7 @@ class _Training:
         resume: bool,
         log_every: int,
         tensorboard: bool,
+        synthesis: Synthesis | None,
     ) -> None:
         self.recipe, self.batches, self.folder, self.log_every = recipe, batches, folder, log_every
         self.fabric = _fabric(recipe)
@@ -105,14 +111,14 @@ class _Training:
         objective = Objective(
             network,
             _centre(recipe),
-            recipe.synthesis,
+            synthesis or recipe.synthesis,
             temperature=recipe.prediction_temperature,
             mixing=recipe.mixing,
             alpha=recipe.alpha,
             beta=recipe.beta,
         )
         if self.fabric.world_size > 1:
-            synchronise_batch_norms(objective)
+            synchronise_batch_norms(objective, self.fabric.device)
         trainable = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         optimiser = torch.optim.SGD(
             trainable, recipe.peak_learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay

@@ -91,12 +91,14 @@ def wrap_backbone(
     """Any network as a backbone: one that returns activations `(B, width)`, or a map `(B, width, h, w)` to average.
 
     `width=None` is found by running it once on an empty picture. Without `mean` and `std` the network sees pictures
-    from 0 to 1 as they are. It cannot be rebuilt from its `config`: its code is yours.
+    from 0 to 1 as they are. It cannot be rebuilt from its `config`: its code is yours. A backbone stays what it is.
 
     >>> backbone = wrap_backbone(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), size=32)
     >>> backbone.name, backbone.width
     ('module:Sequential', 8)
     """
+    if isinstance(module, Backbone):
+        return module
     backbone = Backbone(
         module,
         name=f"module:{type(module).__name__}",
