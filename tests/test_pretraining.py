@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.data import ImageSet, open_images, training_part
 from andornot.data.readers import ArrayReader
 from andornot.errors import AndornotError

@@ -216,7 +216,15 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
+def change_a_number(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    place = content.index(b'"probes":"') + len(b'"probes":"')
+    content[place] = ord("2") if content[place] == ord("1") else ord("1")
+    file.write_bytes(content)
+
+
 DAMAGES = {
+    "a number": change_a_number,
     "missing": Path.unlink,
     "empty": lambda file: os.truncate(file, 0),
     "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),

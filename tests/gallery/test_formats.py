@@ -14,7 +14,7 @@ from galleries import contents, photos, save_picture, tiny_model, tiny_recipe
 from andornot.gallery import Gallery, Summary, database, format_1
 from andornot.gallery.database import DATABASE, STATES, Database, Picture, read_snapshot
 from andornot.gallery.errors import DamagedError
-from andornot.gallery.records import Broken, State, is_sound, values_crc
+from andornot.gallery.records import Broken, State, are_sound, is_sound, values_crc
 from andornot.gallery.writer import open_writer
 
 NAMES = ("shaking 🫨.png", "heart 🩵 naïve 図.png", "it's “quoted” \udcff.png")
@@ -59,8 +59,12 @@ def test_any_other_value_has_another_checksum():
         for value in others.get(name, [1, -1, 0, 2**62]):
             record = picture._replace(**{name: value}).record
             assert not is_sound((*record[:-1], picture.record[-1])), (name, value)
+            assert not are_sound([picture.record, (*record[:-1], picture.record[-1])])
     for value in (None, 7.0, "7", b"7"):
         assert not is_sound((value, *picture.record[1:]))
+        assert not are_sound([(value, *picture.record[1:])])
+    assert is_sound(picture.record)
+    assert are_sound([picture.record])
 
 
 def test_the_state_is_what_was_stored_or_nothing():

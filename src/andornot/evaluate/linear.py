@@ -93,7 +93,7 @@ def linear_evaluation(
     The epoch with the highest accuracy on the validation pictures is the one that is tested. `progress`: whether
     to show bars; by default when it takes long.
     """
-    check_sets(train, test)
+    check_sets(train, test, one_class_each=True)
     fit = model.recipe.fit
     known, new = (evaluation_pictures(model, images, fit, progress) for images in (train, test))
     classes, new_classes = classes_of(known, "training"), classes_of(new, "test")

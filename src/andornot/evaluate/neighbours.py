@@ -11,7 +11,7 @@ def knn_outcome(model: Model, train: ImageSet, test: ImageSet, *, k: int = 20, t
     """The accuracy of the vote of k neighbours, for the backbone's features and for the possession degrees."""
     if k < 1 or not temperature > 0:
         raise EvaluationError(f"k must be 1 or more and the temperature above 0, not {k} and {temperature}")
-    check_sets(train, test)
+    check_sets(train, test, one_class_each=True)
     known, new = (images.pictures(model.size, model.recipe.fit) for images in (train, test))
     classes, new_classes = classes_of(known, "training"), classes_of(new, "test")
     features, new_features = model.activations(known), model.activations(new)

@@ -49,8 +49,8 @@ def check_settings(
         raise EvaluationError(f"weight_decay must be 0 or more, not {weight_decay}")
 
 
-def check_sets(train: ImageSet, test: ImageSet) -> None:
-    """An EvaluationError for sets without labels, or with different classes."""
+def check_sets(train: ImageSet, test: ImageSet, *, one_class_each: bool = False) -> None:
+    """An EvaluationError for sets without labels, or with different classes; before any picture is read."""
     for name, images in (("training", train), ("test", test)):
         if images.labels is None:
             raise EvaluationError(
@@ -61,9 +61,12 @@ def check_sets(train: ImageSet, test: ImageSet) -> None:
             f"the training pictures are of {_some(train.class_names)}, and the test pictures of "
             f"{_some(test.class_names)}: both need the same classes in the same order"
         )
+    if one_class_each:
+        classes_of(train, "training")
+        classes_of(test, "test")
 
 
-def classes_of(pictures: Pictures, name: str) -> Tensor:
+def classes_of(pictures: ImageSet | Pictures, name: str) -> Tensor:
     """The class `(n,)` of each picture, or an EvaluationError where one has none or several."""
     classes = single_classes(pictures.labels)
     if classes is None:
@@ -107,19 +110,32 @@ class Reader:
         self.model, self.reads = model, reads
         self.width = model.backbone.width if reads == "backbone" else model.num_features
 
-    @torch.no_grad()
     def __call__(self, views: Tensor) -> Tensor:
         """`(B, width)` of views `(B, C, size, size)` from 0 to 1."""
-        features: Tensor = self.model.backbone(views.to(self.model.device))
-        return features if self.reads == "backbone" else self.model.represent(features).degrees
+        return self.of_features(self._pooled(views))
+
+    def of_features(self, pooled: Tensor) -> Tensor:
+        """`(B, width)` of pooled features of the backbone."""
+        if self.reads == "backbone":
+            return pooled
+        return torch.cat([self.model.represent(part).degrees for part in torch.split(pooled, _BATCH)])
 
     def of_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
         """`(n, width)` of the centres of the pictures with these numbers `(n,)`, without augmentation."""
+        return self.of_features(self.pooled_centres(pictures, numbers, progress))
+
+    def pooled_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
+        """The backbone's features of the centres of the pictures with these numbers, whatever the layer reads."""
         margin = (pictures.size - self.model.size) // 2
         inside = slice(margin, margin + self.model.size)
         return _collect(
-            numbers, lambda part: self(take(self.model, pictures, part)[..., inside, inside] / 255), progress
+            numbers, lambda part: self._pooled(take(self.model, pictures, part)[..., inside, inside] / 255), progress
         )
+
+    @torch.no_grad()
+    def _pooled(self, views: Tensor) -> Tensor:
+        features: Tensor = self.model.backbone(views.to(self.model.device))
+        return features
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

@@ -3,8 +3,9 @@
 from .errors import EmptyQueryError, GalleryError
 from .filters import Where
 from .gallery import Gallery
+from .hits import Hits
 from .indexing import Summary
 from .repairing import Repaired
 from .searching import Hit, Reason
 
-__all__ = ["EmptyQueryError", "Gallery", "GalleryError", "Hit", "Reason", "Repaired", "Summary", "Where"]
+__all__ = ["EmptyQueryError", "Gallery", "GalleryError", "Hit", "Hits", "Reason", "Repaired", "Summary", "Where"]

@@ -24,7 +24,7 @@ from ..files import write_atomically
 from ..version import __version__
 from . import format_1
 from .errors import DamagedError, GalleryError, LockedError
-from .records import FORMAT, Record, is_sound, values_crc
+from .records import FORMAT, Record, are_sound, is_sound, values_crc
 from .records import Broken as Broken
 from .records import Picture as Picture
 from .records import State as State
@@ -150,7 +150,9 @@ class Snapshot:
             return "it names features that were never written"
         if self.ids[0] < 1 or self.ids[-1] >= state.next_id or (np.diff(self.ids) <= 0).any():
             return "it has ids that were never given"
-        return "two pictures have the same features" if len(np.unique(self.rows)) < len(self) else ""
+        used = np.zeros(state.rows, bool)
+        used[self.rows] = True
+        return "two pictures have the same features" if np.count_nonzero(used) < len(self) else ""
 
 
 def exists(folder: Path) -> bool:
@@ -197,10 +199,10 @@ def read_snapshot(folder: Path) -> Snapshot:
             state = stored_state(copies)
     if state is None:
         raise DamagedError(f"{file} is damaged in what it says of the gallery as a whole")
-    for record in records:
-        if not is_sound(record):
-            path = os.fsdecode(record[1]) if isinstance(record[1], bytes) else "a picture"
-            raise DamagedError(f"{file} is damaged in what it says of {path}")
+    if not are_sound(records):
+        record = next(record for record in records if not is_sound(record))
+        path = os.fsdecode(record[1]) if isinstance(record[1], bytes) else "a picture"
+        raise DamagedError(f"{file} is damaged in what it says of {path}")
     if not all(is_sound(record, values_crc) for record in broken):
         raise DamagedError(f"{file} is damaged in what it says of files that cannot be read")
     entries = (Broken(os.fsdecode(path), *rest) for path, *rest, _ in broken)
@@ -226,7 +228,7 @@ def _origins(connection: sqlite3.Connection) -> dict[int, int]:
 def _values(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
     try:
         return dict(connection.execute(f"SELECT key, value FROM {table}"))
-    except sqlite3.DatabaseError:  # the other copy may be whole
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the other copy may be whole
         return {}
 
 
@@ -381,3 +383,5 @@ def _translated(file: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LockedError(f"{file} is in use by another program: try again") from error
         raise DamagedError(f"{file} is damaged ({error})") from error
+    except UnicodeDecodeError as error:  # not even the message of SQLite is text: it has a damaged name in it
+        raise DamagedError(f"{file} is damaged: it has names in it that are no text") from error

@@ -23,12 +23,13 @@ from .database import DATABASE, State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .filters import Where
+from .hits import Hits, show_pictures
 from .indexing import Summary, index
 from .lock import HOLDER, LOCK, writing
 from .names import Named, Names
 from .repairing import Repaired, repair
 from .scope import is_inside, look_through
-from .searching import SEARCH_SCORES, Asked, Hit, Query, Searcher
+from .searching import SEARCH_SCORES, Asked, Query, Searcher
 from .vectors import Sources
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
@@ -112,6 +113,11 @@ class Gallery:
 
     def __repr__(self) -> str:
         return f"Gallery({len(self):,} pictures in {self.folder})"
+
+    def _repr_html_(self) -> str:
+        pictures = [(path, f"#{identity}") for path, identity in zip(self.paths, self.ids, strict=True)]
+        broken = f"{len(self.broken):,} more could not be read" if self.broken else ""
+        return show_pictures(repr(self), pictures, broken)
 
     @property
     def paths(self) -> list[str]:
@@ -296,7 +302,7 @@ class Gallery:
         include_queries: bool = ...,
         why: bool = ...,
         pictures: Mapping[str, Representation] | None = ...,
-    ) -> list[Hit]: ...
+    ) -> Hits: ...
     @overload
     def search(
         self,
@@ -310,7 +316,7 @@ class Gallery:
         include_queries: bool = ...,
         why: bool = ...,
         pictures: Mapping[str, Representation] | None = ...,
-    ) -> list[list[Hit]]: ...
+    ) -> list[Hits]: ...
     def search(
         self,
         formula: Asking | Iterable[Asking],
@@ -323,7 +329,7 @@ class Gallery:
         include_queries: bool = False,
         why: bool = False,
         pictures: Mapping[str, Representation] | None = None,
-    ) -> list[Hit] | list[list[Hit]]:
+    ) -> Hits | list[Hits]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
@@ -346,7 +352,7 @@ class Gallery:
         if self._may_derive:
             self.derive()
         asked = Asked(int(top), score, semantics, logic, where, include_queries, why, pictures)
-        results = self._searching.search(queries, asked)
+        results = [Hits(hits) for hits in self._searching.search(queries, asked)]
         return results[0] if given is None else results
 
     def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:

@@ -119,5 +119,17 @@ def is_sound(record: Record, crc: Callable[[Record], int] = picture_crc) -> bool
         return False
 
 
+def are_sound(records: Iterable[Record]) -> bool:
+    """Whether all records of pictures are; the same as `is_sound` of each, but quick, because each opening asks it."""
+    pack, crc32 = _NUMBERS.pack, zlib.crc32
+    try:
+        return all(
+            crc32(pack(identity, size, mtime_ns, taken, row, own, len(path), len(digest)) + path + digest) == crc
+            for identity, path, size, mtime_ns, digest, taken, row, own, crc in records
+        )
+    except (TypeError, ValueError, struct.error):
+        return False
+
+
 def _mapping_crc(values: dict[str, Any]) -> int:
     return values_crc(part for key in sorted(values) for part in (key, values[key]))

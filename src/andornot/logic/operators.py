@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from torch import Tensor
 
+from .. import choices
 from ..errors import AndornotError, unknown
 from . import godel, lukasiewicz, product
 from .representation import Representation, combine
@@ -30,7 +31,8 @@ class Logic(Protocol):
 
 
 _FUNCTIONS: Final = ("disjunction", "conjunction", "minus", "at_least")
-LOGICS: Final[dict[str, Logic]] = {"godel": godel, "lukasiewicz": lukasiewicz, "product": product}
+_IN_ORDER: Final[tuple[Logic, ...]] = (godel, lukasiewicz, product)
+LOGICS: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
 
 
 def get_logic(logic: str | Logic) -> Logic:

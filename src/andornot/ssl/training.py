@@ -230,7 +230,7 @@ class _Training:
             "pretraining",
             self.total * self.batch_size,
             done=self.start * self.batch_size,
-            shown=None if self.fabric.is_global_zero else False,
+            shown=self.fabric.is_global_zero,
         )
 
     def _save(self, step: int) -> None:

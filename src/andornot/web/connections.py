@@ -14,12 +14,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 REQUEST_SECONDS: Final = 10.0
 READING_SECONDS: Final = 30.0
 MAX_CONNECTIONS: Final = 256
-_GRACE_SECONDS: Final = 3
+_GRACE_SECONDS: Final = 2
 _SECONDS_BETWEEN_LINES: Final = 60.0
 _FILES: Final = 4096
 _WAITING: Final = 512
-# Each connection is a file, and as many may just have been accepted; the other half is for the gallery and pictures.
+# The others are for the gallery, for pictures, and for connections that were accepted and are about to be closed.
 _FILES_PER_CONNECTION: Final = 4
+_ACCEPTED_AT_ONCE: Final = 8
 
 _log: Final = logging.getLogger("andornot.web")
 
@@ -30,7 +31,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=type("Connection", (_Connection,), {"most": most}),
-        backlog=most,  # so many are accepted at once, before any of them can be closed
+        backlog=_ACCEPTED_AT_ONCE,  # before one is closed, three times as many are accepted
         access_log=False,  # an address may have the token in it
         log_level="error",  # each request that is no HTTP would be a warning
         server_header=False,
@@ -116,7 +117,7 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(_Handler())
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(_WAITING)  # more than are accepted at once: who finds no place there tries for seconds
+            listening.listen(_WAITING)  # uvicorn takes one number for both; who finds no place here tries for seconds
 
 
 class _Handler:

@@ -11,8 +11,9 @@ import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 from PIL import Image
 
-from andornot.cli import main
-from andornot.gallery import Gallery, commands, gallery
+from andornot.commands import index
+from andornot.commands.main import main
+from andornot.gallery import Gallery, gallery
 from andornot.gallery.lock import writing
 
 
@@ -37,14 +38,6 @@ def indexed(here, model, capsys) -> Path:
     assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
     capsys.readouterr()
     return here
-
-
-def the_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line on stderr, and nothing on stdout."""
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1, captured.err
-    return captured.err.removeprefix("andornot: ").rstrip("\n")
 
 
 def test_index_says_what_it_did(here, model, capsys):
@@ -188,13 +181,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_clear_line(mistake, indexed, capsys):
+def test_a_mistake_is_one_clear_line(mistake, indexed, the_line):
     (indexed / "empty").mkdir()
     (indexed / "broken.png").write_bytes(b"no")
     tiny_model(seed=1).save(indexed / "other")
     arguments, message = MISTAKES[mistake]
     assert main(arguments) == 2
-    assert message in the_line(capsys)
+    assert message in the_line()
     assert not (indexed / "new").exists()
 
 
@@ -209,27 +202,27 @@ def test_a_wrong_formula_points_at_the_spot(capsys):
     )
 
 
-def test_two_at_once_the_second_says_who_holds_the_lock(indexed, capsys):
+def test_two_at_once_the_second_says_who_holds_the_lock(indexed, the_line):
     with writing(indexed / "g"):
         assert main(["index", "photos", "--gallery", "g"]) == 2
-        assert f"is being written by process {os.getpid()} on " in the_line(capsys)
+        assert f"is being written by process {os.getpid()} on " in the_line()
         assert main(["search", "1", "--gallery", "g"]) == 0, "readers need no lock"
 
 
-def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys):
+def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys, the_line):
     shutil.rmtree(indexed / "photos")
     assert main(["index", "--gallery", "g"]) == 2
-    assert "is a disk not mounted? --prune drops them" in the_line(capsys)
+    assert "is a disk not mounted? --prune drops them" in the_line()
     assert main(["index", "--gallery", "g", "--prune"]) == 0
     assert capsys.readouterr().out.endswith("10 removed, 0 unchanged, 0 broken: 0 pictures are in g\n")
 
 
-def test_repair_says_what_it_did_and_goes_on(indexed, capsys):
+def test_repair_says_what_it_did_and_goes_on(indexed, capsys, the_line):
     with (indexed / "g" / "features-0001.bin").open("rb+") as file:
         file.write(b"damaged")
     shutil.rmtree(indexed / "g" / "derived")
     assert main(["search", "5", "--gallery", "g"]) == 2
-    assert "andornot index --repair" in the_line(capsys)
+    assert "andornot index --repair" in the_line()
     assert main(["index", "--gallery", "g", "--repair"]) == 0
     assert capsys.readouterr().out == (
         "repair: the features of 1 pictures were damaged: 1 are encoded anew, "
@@ -251,7 +244,7 @@ def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
@@ -270,7 +263,7 @@ def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert len(Gallery.open("g")) == 11
