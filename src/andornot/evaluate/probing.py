@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ..data import ImageSet, Pictures
-from ..data.originals import Originals
+from ..data.originals import Originals, with_margin
 from ..data.resizing import Fit
 from ..model import Model
 from ..progress import track
@@ -19,8 +19,6 @@ from ..ssl.views import GREY_WEIGHTS
 from .knn import single_classes
 from .outcome import EvaluationError
 
-# Pictures up to this size are taken as they are; of larger ones the centre.
-SMALL: Final = 64
 _BATCH: Final = 128  # pictures that go through the backbone at once where nothing is trained
 
 Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
@@ -102,8 +100,7 @@ def digest(module: nn.Module) -> str:
 
 def evaluation_pictures(model: Model, images: ImageSet, fit: Fit, progress: bool | None) -> Pictures:
     """The pictures, 8/7 of the model's size unless that is small: 256 for 224."""
-    size = model.size if model.size <= SMALL else model.size * 8 // 7
-    return images.pictures(size, fit, progress=progress is not False)
+    return images.pictures(with_margin(model.size), fit, progress=progress is not False)
 
 
 class Reader:

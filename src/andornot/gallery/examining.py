@@ -15,9 +15,8 @@ from typing import BinaryIO, Final, NamedTuple
 from torch import Tensor
 
 from ..data import BrokenImageError
-from ..data.decoding import read_photograph, read_taken, to_tensor
+from ..data.decoding import read_photograph, read_taken
 from ..data.loading import default_workers
-from ..data.resizing import square
 from ..files import open_regular
 from ..model import Model
 
@@ -132,8 +131,7 @@ def _decoded(seen: Examined, content: bytes | BinaryIO, model: Model, is_known: 
         return seen._replace(taken=taken, by_camera=by_camera)
     photograph = read_photograph(content, size=model.size, channels=model.channels)
     taken, by_camera = _date(photograph.taken, mtime)
-    pixels = to_tensor(square(photograph.image, model.size, model.recipe.fit))
-    return seen._replace(pixels=pixels, taken=taken, by_camera=by_camera)
+    return seen._replace(pixels=model.preprocess(photograph.image), taken=taken, by_camera=by_camera)
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Networks that turn pictures into pooled features, behind one interface.
+"""Networks that turn pictures into pooled activations, behind one interface.
 
 >>> import torch
 >>> backbone = build_backbone("resnet18", stem="cifar")

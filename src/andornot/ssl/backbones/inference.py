@@ -1,4 +1,4 @@
-"""A copy of a backbone that computes the same features faster, for encoding pictures."""
+"""A copy of a backbone that computes the same activations faster, for encoding pictures."""
 
 import copy
 from typing import Any, Final
@@ -15,7 +15,7 @@ _TOLERANCE: Final = 1e-4
 def optimise_for_inference(backbone: Backbone) -> Backbone:
     """A copy in eval mode, without gradients, with batch norms folded into the layers before them.
 
-    The features are the same to 1e-4 (relative). The names of the weights are not: save the original.
+    The activations are the same to 1e-4 (relative). The names of the weights are not: save the original.
 
     >>> from andornot.ssl.backbones import build_backbone
     >>> backbone = build_backbone("conv5", channels=1).eval()
