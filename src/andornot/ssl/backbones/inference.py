@@ -93,4 +93,4 @@ def compute_in_parts(network: nn.Module, pictures: Tensor) -> Tensor:
     if pictures.device.type != "cpu":
         return torch.as_tensor(network(pictures))
     count = max(1, _PIXELS_AT_ONCE // pictures.shape[-2:].numel())
-    return torch.cat([network(part) for part in pictures.split(count)])
+    return torch.cat([network(part) for part in torch.split(pictures, count)])
