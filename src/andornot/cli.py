@@ -8,16 +8,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .errors import AndornotError, Stopped
+from .gallery.options import SCORES, SearchOptions, options_of
 from .progress import lines
 from .version import __version__
-
-# The names that `logic` knows, spelled out: to import it takes a second. A test holds that they are the same.
-SCORES: Final = ("degrees", "cross-entropy", "containment")
-SEMANTICS: Final = ("exact", "independent")
-LOGICS: Final = ("godel", "lukasiewicz", "product")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -238,22 +234,8 @@ def _add_search(commands: Any) -> None:
     )
     search.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
     search.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
-    search.add_argument("--top", type=int, default=10, metavar="K", help="how many pictures (default: 10)")
-    search.add_argument(
-        "--score", choices=[*SCORES, "centred"], default="degrees", help="how to compare (default: degrees)"
-    )
-    search.add_argument("--semantics", choices=SEMANTICS, default="exact", help="default: exact")
-    search.add_argument("--logic", choices=LOGICS, default="godel", help="default: godel")
+    _add_options(search, SearchOptions)
     _add_engine(search)
-    search.add_argument("--folder", help="only pictures in this folder")
-    search.add_argument("--label", help="only pictures whose own folder has this name")
-    search.add_argument("--after", metavar="DATE", help="only pictures taken then or later, as 2024 or 2024-05-31")
-    search.add_argument("--before", metavar="DATE", help="only pictures taken before then")
-    search.add_argument(
-        "--file-dates", action="store_true", help="a picture that no camera dated has the date of its file"
-    )
-    search.add_argument("--include-queries", action="store_true", help="also the pictures that the formula names")
-    search.add_argument("--why", action="store_true", help="which features carried each match, and who shows them most")
     search.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")
     search.add_argument("--json", action="store_true", help="print the hits for programs")
     search.set_defaults(run=_search)
@@ -276,6 +258,17 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--open", action="store_true", help="open the page in the browser")
     _add_engine(serve)
     serve.set_defaults(run=_serve)
+
+
+def _add_options(command: argparse.ArgumentParser, settings: type) -> None:
+    """A flag for each option of a search."""
+    for name, kind, default, what, choices, metavar in options_of(settings):
+        flag = f"--{name.replace('_', '-')}"
+        if kind is bool:
+            command.add_argument(flag, action="store_true", help=what)
+            continue
+        told = what if default is None else f"{what} (default: {default})"
+        command.add_argument(flag, type=kind, default=default, choices=choices or None, metavar=metavar, help=told)
 
 
 def _add_engine(command: argparse.ArgumentParser) -> None:

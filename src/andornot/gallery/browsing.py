@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from datetime import datetime
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +12,8 @@ import torch
 
 from ..logic import Representation
 from ..logic.formula import write_name
-from .filters import Where, label_of
+from .filters import label_of, mask
+from .options import Where
 from .vectors import Degrees, Sources
 
 Order = Literal["id", "name", "taken", "-taken"]
@@ -89,7 +89,7 @@ class Browser:
 
     def _mask(self, where: Where) -> np.ndarray:
         """Which positions pass a filter, `(n,)` bool."""
-        return where.mask(self.snapshot)
+        return mask(where, self.snapshot)
 
     def positions(self, where: Where, order: Order = "id") -> np.ndarray:
         """The positions that pass a filter, in some order; equal names and times in that of ids."""
@@ -111,10 +111,6 @@ class Browser:
     def represent(self, position: int) -> Representation:
         """The representation `(N, M)` of a picture."""
         return self._sources.represent(self.snapshot.rows[[position]])[0]
-
-    def represent_file(self, path: str | Path) -> Representation:
-        """The representation `(N, M)` of a picture in a file, which need not be in the gallery."""
-        return self._sources.represent_file(path)
 
     @cached_property
     def features(self) -> FeatureTable:

@@ -12,9 +12,9 @@ from ..errors import printable
 from ..model import Model
 from . import database
 from .errors import GalleryError, LockedError
-from .filters import Where
 from .gallery import Gallery, absolute
 from .indexing import Summary
+from .options import SearchOptions, Where
 from .scope import look_through, told_skipped
 from .searching import Hit
 
@@ -53,25 +53,17 @@ def search(options: Namespace) -> str:
 
         check_format(options.sheet)
     gallery = Gallery.open(options.gallery, engine=options.engine)
-    where = Where(options.folder, options.label, options.after, options.before, options.file_dates)
-    hits = gallery.search(
-        options.formula,
-        options.top,
-        options.score,
-        semantics=options.semantics,
-        logic=options.logic,
-        where=where,
-        include_queries=options.include_queries,
-        why=options.why,
-    )
+    asked = SearchOptions.of(vars(options))
+    formula = gallery.resolve(options.formula)
+    hits = gallery.search(formula, options=asked)
     if options.sheet is not None:
         from .sheet import save_sheet
 
-        queries = {name: thing.path for name, thing in gallery.named(options.formula).items()}
+        queries = {name: thing.path for name, thing in formula.named.items()}
         save_sheet(options.sheet, options.formula, queries, hits, options.score)
     if options.json:
         return json.dumps({"formula": options.formula, "score": options.score, "hits": [asdict(hit) for hit in hits]})
-    return "\n".join(line for hit in hits for line in _lines(hit)) or _nothing_found(where)
+    return "\n".join(line for hit in hits for line in _lines(hit)) or _nothing_found(asked.where)
 
 
 def _nothing_found(where: Where) -> str:

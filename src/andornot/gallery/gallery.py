@@ -11,8 +11,8 @@ from typing import Any, Final, overload
 import numpy as np
 
 from ..data.sources.folder import gallery_around
-from ..errors import unknown
 from ..logic import Formula, Representation
+from ..logic.distance import Score
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
@@ -22,19 +22,19 @@ from .browsing import Browser
 from .database import DATABASE, State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
-from .filters import Where
 from .indexing import Summary, index
 from .lock import HOLDER, LOCK, writing
-from .names import Named, Names
+from .names import Named, Names, Resolved
+from .options import SEARCH_SCORES, SearchOptions, check_choice
 from .repairing import Repaired, repair
 from .scope import is_inside, look_through
-from .searching import SEARCH_SCORES, Asked, Hit, Query, Searcher
+from .searching import Hit, Query, Searcher
 from .vectors import Sources
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
 
 StrPath = str | os.PathLike[str]
 # What is searched for: a formula, the path or the id of a picture, a representation.
-Asking = StrPath | Formula | int | np.integer[Any] | Representation
+Asking = StrPath | Formula | Resolved | int | np.integer[Any] | Representation
 
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
@@ -244,7 +244,7 @@ class Gallery:
 
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
-        _check_score(score)
+        check_choice("score", score, SEARCH_SCORES)
         with writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
@@ -284,74 +284,73 @@ class Gallery:
     # --- searching --------------------------------------------------------------------------------------------------
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is an iterable of texts as well
+    def search(
         self,
         formula: Asking,
         top: int = ...,
-        score: str = ...,
+        score: str | Score = ...,
         *,
-        semantics: str = ...,
-        logic: str = ...,
-        where: Where | None = ...,
-        include_queries: bool = ...,
-        why: bool = ...,
+        options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
+        **more: Any,
     ) -> list[Hit]: ...
     @overload
     def search(
         self,
         formula: Iterable[Asking],
         top: int = ...,
-        score: str = ...,
+        score: str | Score = ...,
         *,
-        semantics: str = ...,
-        logic: str = ...,
-        where: Where | None = ...,
-        include_queries: bool = ...,
-        why: bool = ...,
+        options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
+        **more: Any,
     ) -> list[list[Hit]]: ...
     def search(
         self,
         formula: Asking | Iterable[Asking],
-        top: int = 10,
-        score: str = "degrees",
+        top: int = SearchOptions.top,
+        score: str | Score = SearchOptions.score,
         *,
-        semantics: str = "exact",
-        logic: str = "godel",
-        where: Where | None = None,
-        include_queries: bool = False,
-        why: bool = False,
+        options: SearchOptions | None = None,
         pictures: Mapping[str, Representation] | None = None,
+        **more: Any,
     ) -> list[Hit] | list[list[Hit]]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
         for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
         of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
-        it, unless `include_queries`. `score`: "degrees", "cross-entropy", "containment" or "centred", which is degrees
-        without hubs, compared exactly. `semantics` and `logic` are those of `Formula.evaluate`. `why` gives each hit
-        the features that carried it. `pictures` says what names outside the gallery stand for; then no path is looked
-        at, and a name is an id, a file name or one of these.
+        it, unless `include_queries`. `more` is whatever `SearchOptions` has beside `top` and `score`; or `options` says
+        all of it. `pictures` says what names outside the gallery stand for; then no path is looked at, and a name is an
+        id, a file name or one of these.
         """
-        _check_score(score)
-        if not isinstance(top, int | np.integer):
-            raise GalleryError(f"top must be a whole number, got {top!r}")
-        if top < 1:
-            raise GalleryError(f"top must be at least 1, got {top}")
-        if where is not None and not isinstance(where, Where):
-            raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
+        if options is None:
+            options = SearchOptions(top, score, **more)
+        elif more or (top, score) != (SearchOptions.top, SearchOptions.score):
+            raise TypeError("search takes options, or each of them by its name, and not both")
         given = _several(formula)
-        queries = [_query(one) for one in ([formula] if given is None else given)]
+        asked = [_query(one) for one in ([formula] if given is None else given)]
         if self._may_derive:
             self.derive()
-        asked = Asked(int(top), score, semantics, logic, where, include_queries, why, pictures)
-        results = self._searching.search(queries, asked)
+        queries = [self.resolve(one, pictures) if isinstance(one, Formula) else one for one in asked]
+        results = self._searching.search(queries, options, pictures or {})
         return results[0] if given is None else results
 
+    def resolve(self, formula: str | Formula, pictures: Collection[str] | None = None) -> Resolved:
+        """A formula with what its names stand for: a query that is not read again, as long as nothing is refreshed.
+
+        `pictures` are the names of pictures outside, as for `search`.
+        """
+        return self._searching.resolve(formula if isinstance(formula, Formula) else Formula(formula), pictures)
+
     def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:
-        """What each name of a formula stands for. `pictures` are the names of pictures outside, as for `search`."""
-        return self._searching.find(formula if isinstance(formula, Formula) else Formula(formula), pictures)
+        """What each name of a formula stands for."""
+        return self.resolve(formula, pictures).named
+
+    def represent(self, names: Iterable[StrPath | int]) -> Representation:
+        """The representations `(n, N, M)` of pictures by id, path or file name, or of picture files elsewhere."""
+        formulas = [Formula(write_name(name if isinstance(name, str) else str(name))) for name in names]
+        return self._searching.represent([thing for one in formulas for thing in self.named(one).values()])
 
     def browse(self) -> Browser:
         """The gallery as it is in this snapshot, to look around in; a later `refresh` does not change it."""
@@ -383,19 +382,14 @@ def _several(formula: Asking | Iterable[Asking]) -> Iterable[Asking] | None:
     return formula if isinstance(formula, Iterable) and not isinstance(formula, str | bytes) else None
 
 
-def _query(asking: object) -> Query:
-    if isinstance(asking, Formula | Representation):
+def _query(asking: object) -> Formula | Query:
+    if isinstance(asking, Formula | Resolved | Representation):
         return asking
     if isinstance(asking, os.PathLike):
         return Formula(write_name(os.fspath(asking)))
     if isinstance(asking, str | int | np.integer):
         return Formula(str(asking))
     raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
-
-
-def _check_score(score: str) -> None:
-    if score not in SEARCH_SCORES:
-        raise GalleryError(unknown("score", score, SEARCH_SCORES))
 
 
 def _own_model(recipe: Recipe) -> Model:

@@ -28,7 +28,7 @@ async def get_gallery(here: Here) -> Response:
 async def get_pictures(here: Here, listed: Annotated[Listed, Query()]) -> Response:
     """A part of the gallery, in some order."""
     browser, part = here.live.current().browser, (listed.order, listed.offset, listed.limit)
-    return as_json(await here.lane.run(tell_pictures, browser, listed.where, *part))
+    return as_json(await here.lane.run(tell_pictures, browser, listed.options.where, *part))
 
 
 @router.get("/pictures/{id}", response_model=answers.PictureAnswer, responses=failures(404))

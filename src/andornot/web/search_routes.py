@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
+from ..gallery import SearchOptions
 from . import answers
 from .comparing import compare
 from .downloads import as_csv, as_zip
@@ -13,7 +14,6 @@ from .formulas import explain, read
 from .live import Served
 from .parameters import Downloaded, FormulaText, Id, PictureText, Searched, Top
 from .problems import BusyError, failures
-from .searches import Manner
 from .sending import as_json
 from .services import Here, Owner, Services
 from .telling import find
@@ -32,7 +32,7 @@ async def get_formula(here: Here, formula: FormulaText) -> Response:
 @router.get("/search", response_model=answers.SearchAnswer)
 async def search(here: Here, owner: Owner, searched: Annotated[Searched, Query()]) -> Response:
     """The pictures nearest to a formula."""
-    found = await here.searches.ask(searched.formula, searched.manner)
+    found = await here.searches.ask(searched.formula, searched.options)
     return as_json(found.told(owner))
 
 
@@ -40,7 +40,7 @@ async def search(here: Here, owner: Owner, searched: Annotated[Searched, Query()
 async def get_similar(here: Here, owner: Owner, id: Id, top: Top = 24) -> Response:  # noqa: A002
     """The pictures nearest to a picture."""
     find(here.live.current().browser, id)
-    found = await here.searches.ask(str(id), Manner(top))
+    found = await here.searches.ask(str(id), SearchOptions(top))
     return as_json(found.told(owner))
 
 
@@ -59,7 +59,7 @@ async def get_comparison(
 )
 async def download(here: Here, owner: Owner, downloaded: Annotated[Downloaded, Query()]) -> Response:
     """The hits of a search as a list, or as a zip of the pictures."""
-    found = await here.searches.ask(downloaded.formula, downloaded.manner)
+    found = await here.searches.ask(downloaded.formula, downloaded.options)
     headers = {"Content-Disposition": f'attachment; filename="hits.{downloaded.format}"'}
     if downloaded.format == "csv":
         return Response(as_csv(found.hits, owner), media_type="text/csv", headers=headers)
@@ -70,7 +70,7 @@ async def download(here: Here, owner: Owner, downloaded: Annotated[Downloaded, Q
 
 def _explain(text: str, served: Served, here: Services) -> answers.FormulaAnswer:
     formula = read(text)
-    return explain(formula, served, here.uploads.known(formula.names))
+    return explain(served.gallery.resolve(formula, here.uploads.known(formula.names)), served.browser)
 
 
 async def _streamed(parts: Iterator[bytes], here: Services) -> AsyncIterator[bytes]:
