@@ -19,8 +19,8 @@ from .evaluate.report import REPORT, RESULT, write_outcome
 from .evaluate.retrieval import Protocol
 from .evaluate.retrieval_report import operability_outcome
 from .gallery import Gallery
+from .gallery.contact_sheet import save_sheet
 from .gallery.database import exists
-from .gallery.sheet import save_sheet
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain

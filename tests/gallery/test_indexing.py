@@ -12,7 +12,7 @@ from galleries import assert_same_contents, contents, photos, save_picture, tiny
 from PIL import Image
 
 from andornot.files import open_regular
-from andornot.gallery import Gallery, GalleryError, Summary, Where, examining, features, indexing, writer
+from andornot.gallery import Gallery, GalleryError, Summary, Where, indexing, scanning, writer
 from andornot.gallery.errors import LockedError
 from andornot.gallery.lock import HOLDER, writing
 from andornot.model import Model
@@ -71,7 +71,7 @@ def test_everything_is_the_same_after_opening_again(gallery):
 
 
 def test_rows_go_over_several_files(tmp_path, model, folder, monkeypatch):
-    monkeypatch.setattr(features, "ROWS_PER_FILE", 5)
+    monkeypatch.setattr(feature_store, "ROWS_PER_FILE", 5)
     gallery = Gallery.create(tmp_path / "g", model)
     gallery.add(folder)
     assert sorted(path.name for path in gallery.folder.glob("features*")) == [f"features-000{n}.bin" for n in (1, 2, 3)]
@@ -297,8 +297,8 @@ def test_broken_files_are_not_tried_again_until_they_change(gallery, folder, mon
     (folder / "later.png").write_bytes(b"half a picture")
     assert list(gallery.update().broken) == [str(folder / "later.png")]
     tried: list[str] = []
-    original = indexing.examine_all
-    monkeypatch.setattr(indexing, "examine_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
+    original = indexing.scan_all
+    monkeypatch.setattr(indexing, "scan_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
     gallery.update()
     assert tried == []
     save_picture(folder / "later.png", 70)
@@ -335,7 +335,7 @@ def test_a_file_that_cannot_be_read_for_now_is_kept_and_tried_again(gallery, fol
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return open_regular(path)
 
-    monkeypatch.setattr(examining, "open_regular", refuse)
+    monkeypatch.setattr(scanning, "open_regular", refuse)
     summary = gallery.update()
     assert summary.broken == {str(folder / name): "Permission denied" for name in ("000.png", "new.png")}
     assert (len(gallery), gallery.broken) == (12, {})

@@ -22,7 +22,7 @@ from andornot.logic import parser
 from andornot.logic.distance import SCORES
 from andornot.logic.operators import LOGICS
 from andornot.web import parameters, services, thumbnails, uploads
-from andornot.web.live import Served
+from andornot.web.follower import Served
 
 
 @pytest.fixture(scope="module")

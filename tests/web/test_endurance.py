@@ -20,7 +20,7 @@ from serving import picture, served, small_gallery, wait_until
 
 from andornot.gallery import Gallery
 from andornot.logic import Formula, FormulaError
-from andornot.web import connections, searches, upload_routes
+from andornot.web import connections, search_queue, upload_routes
 
 HALF = b"GET /api/gallery HTTP/1.1\r\nHost: localhost\r\n"
 UPLOAD = b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\n"
@@ -245,10 +245,10 @@ def test_formulas_that_may_take_seconds_do_not_hold_up_the_others(gallery, monke
 
 
 def test_a_search_that_takes_too_long_says_so_and_the_next_ones_are_told_to_come_again(gallery, monkeypatch):
-    monkeypatch.setattr(searches, "MAX_SECONDS", 0.6)
-    monkeypatch.setattr(searches, "_LONG", 0.01)
+    monkeypatch.setattr(search_queue, "MAX_SECONDS", 0.6)
+    monkeypatch.setattr(search_queue, "_LONG", 0.01)
     with slow_searches(monkeypatch, "1") as go_on, served(gallery) as client:
-        for _ in range(searches.AT_ONCE):
+        for _ in range(search_queue.AT_ONCE):
             too_long = found(client, "1")
             assert too_long.status_code == 504
             assert "longer than 1 seconds" in too_long.json()["error"]["message"]

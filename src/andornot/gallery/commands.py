@@ -49,7 +49,7 @@ def index(options: Namespace) -> Iterator[str]:
 def search(options: Namespace) -> str:
     """Searches once; what is to be printed."""
     if options.sheet is not None:
-        from .sheet import check_format
+        from .contact_sheet import check_format
 
         check_format(options.sheet)
     gallery = Gallery.open(options.gallery, engine=options.engine)
@@ -57,7 +57,7 @@ def search(options: Namespace) -> str:
     formula = gallery.resolve(options.formula)
     hits = gallery.search(formula, options=asked)
     if options.sheet is not None:
-        from .sheet import save_sheet
+        from .contact_sheet import save_sheet
 
         queries = {name: thing.path for name, thing in formula.named.items()}
         save_sheet(options.sheet, options.formula, queries, hits, options.score)

@@ -14,7 +14,7 @@ from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
 from .errors import DamagedError
-from .examining import Examined, date_of, examine_all
+from .scanning import Scanned, date_of, scan_all
 from .scope import Scope, is_gone
 from .writer import Writer, as_rows, checksum
 
@@ -78,9 +78,9 @@ class _Indexing:
     def run(self, progress: bool | None) -> Summary:
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         with track("indexing", len(new), shown=progress) as bar:
-            batch: list[Examined] = []
-            for examined in examine_all(new, self._model, self._source.__contains__):
-                batch.append(examined)
+            batch: list[Scanned] = []
+            for scanned in scan_all(new, self._model, self._source.__contains__):
+                batch.append(scanned)
                 if len(batch) == BATCH:
                     self._take(batch)
                     bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
@@ -111,7 +111,7 @@ class _Indexing:
             return True
         return False
 
-    def _take(self, batch: list[Examined]) -> None:
+    def _take(self, batch: list[Scanned]) -> None:
         """Makes the files of a batch part of the gallery."""
         fresh = {item.digest: item.pixels for item in batch if self._must_be_encoded(item)}
         features = {}
@@ -129,10 +129,10 @@ class _Indexing:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def _must_be_encoded(self, item: Examined) -> bool:
+    def _must_be_encoded(self, item: Scanned) -> bool:
         return item.pixels is not None and item.digest not in self._source
 
-    def _put(self, item: Examined, features: dict[bytes, Any]) -> None:
+    def _put(self, item: Scanned, features: dict[bytes, Any]) -> None:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
@@ -192,7 +192,7 @@ class _Indexing:
         self._keep(picture)
         self._writer.database.update(picture, by_camera)
 
-    def _put_broken(self, item: Examined) -> None:
+    def _put_broken(self, item: Scanned) -> None:
         if item.is_out_of_reach and not is_gone(item.path):
             # For now, perhaps: nothing is concluded from that, and the next index tries again.
             self._summary.broken[item.path] = item.reason

@@ -17,7 +17,7 @@ from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe, make_recipe
 from .database import Picture, State
 from .errors import DamagedError, GalleryError
-from .examining import digest_of
+from .scanning import digest_of
 from .writer import MODEL_NAME, as_rows, checksum
 
 # So many pictures are encoded to see whether a backbone is the right one; batches and versions differ a little.

@@ -14,7 +14,7 @@ from ..model import Model, ModelError
 from . import database, format_1
 from .database import DATABASE, STATES, Picture, Snapshot, State
 from .errors import DamagedError, GalleryError
-from .features import Features, feature_file, first_files, read_row
+from .feature_store import Features, feature_file, first_files, read_row
 from .indexing import Summary, index
 from .lock import writing
 from .model_repair import any_model, is_uncalibrated, mended_model, reproduces

@@ -17,10 +17,10 @@ from .browsing import Browser
 from .database import Origin
 from .engines import Engine, Exact, MakeEngine
 from .errors import GalleryError
-from .examining import digest_of
 from .filters import Selection
 from .names import Named, Names, Resolved
 from .options import CENTRED, SearchOptions, Where
+from .scanning import digest_of
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 
 Query = Resolved | Representation

@@ -21,7 +21,7 @@ from ..logic.representation import Representation
 from ..model import Model
 from .database import Snapshot
 from .errors import GalleryError
-from .features import Features
+from .feature_store import Features
 from .writer import as_rows, checked
 
 DERIVED: Final = "derived"

@@ -19,7 +19,7 @@ from ..model import Model
 from ..ssl.calibration import ENOUGH_PICTURES
 from .database import Database, Snapshot, read_snapshot
 from .errors import DamagedError, GalleryError
-from .features import Features, FeatureWriter
+from .feature_store import Features, FeatureWriter
 from .lock import writing
 
 MODEL_NAME: Final = re.compile(r"model-(\d{4,9})", re.ASCII)

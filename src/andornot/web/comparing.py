@@ -6,11 +6,11 @@ import torch
 
 from ..logic import Formula, FormulaError, Representation, degree_distance
 from ..logic.formula import write_name
-from .answers import CompareAnswer, Compared, FormulaName, Operation
+from .follower import Served
 from .formulas import names
-from .live import Served
+from .presenters import shown_by
 from .problems import RequestError
-from .telling import shown_by
+from .schemas import CompareAnswer, Compared, FormulaName, Operation
 from .uploads import Uploads
 
 _FORMULAS: Final[dict[Operation, str]] = {

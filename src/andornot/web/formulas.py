@@ -8,8 +8,8 @@ from ..gallery.browsing import Browser
 from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError
 from ..logic import program as p
-from .answers import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
-from .telling import tell_name
+from .presenters import tell_name
+from .schemas import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64

@@ -16,7 +16,7 @@ from ..gallery import GalleryError
 from ..gallery.errors import DamagedError
 from ..logic import FormulaError
 from ..model import ModelError
-from .answers import Failure
+from .schemas import Failure
 
 log: Final = logging.getLogger("andornot.web")
 

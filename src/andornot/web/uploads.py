@@ -17,7 +17,7 @@ from ..data import BrokenImageError, decode
 from ..data.decoding import measure
 from ..data.memory import TooLargeError
 from ..logic import FormulaError, Representation
-from .live import Served
+from .follower import Served
 from .problems import RequestError
 from .thumbnails import SIDE, as_jpeg
 

@@ -11,8 +11,8 @@ from ..gallery.database import DATABASE
 from ..gallery.errors import LockedError
 from ..gallery.vectors import DERIVED
 from ..model import ModelError
-from .lanes import THREADS
 from .problems import general, log
+from .worker_pool import THREADS
 
 _SECONDS: Final = 1.0
 _PATIENCE: Final = 0.3  # at the end; to read or to derive may take longer, and nobody needs it any more
@@ -27,7 +27,7 @@ class Served(NamedTuple):
     browser: Browser
 
 
-class Live:
+class Follower:
     """Follows a gallery between `start` and `stop`."""
 
     def __init__(self, gallery: Gallery) -> None:

@@ -9,13 +9,13 @@ from typing import Final
 from ..gallery import Gallery, GalleryError, Hit, SearchOptions
 from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError, Representation
-from .answers import SearchAnswer
+from .follower import Follower
 from .formulas import names, read, repeats_names
-from .lanes import Lane
-from .live import Live
+from .presenters import tell_hits, tell_path
 from .problems import BusyError, RequestError
-from .telling import tell_hits, tell_path
+from .schemas import SearchAnswer
 from .uploads import Uploads
+from .worker_pool import WorkerPool
 
 AT_ONCE: Final = 4
 MAX_SECONDS: Final = 30.0
@@ -48,15 +48,15 @@ class _Question:
     answer: asyncio.Future[Found]
 
 
-class Searches:
+class SearchQueue:
     """Makes one call of the gallery after the other: within one, all threads of torch work anyway.
 
     A call that takes long is not waited for: the next one begins beside it. Formulas that may take seconds by
-    themselves have a lane of their own, and nobody waits for them but their askers.
+    themselves have a pool of their own, and nobody waits for them but their askers.
     """
 
-    def __init__(self, live: Live, uploads: Uploads, lane: Lane, demanding: Lane) -> None:
-        self._live, self._uploads, self._lane, self._demanding = live, uploads, lane, demanding
+    def __init__(self, follower: Follower, uploads: Uploads, pool: WorkerPool, demanding: WorkerPool) -> None:
+        self._follower, self._uploads, self._pool, self._demanding = follower, uploads, pool, demanding
         self._waiting: list[_Question] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class Searches:
 
     async def _answer_all(self) -> None:
         while batch := self._next_batch():
-            call = asyncio.create_task(self._answer(batch, self._lane))
+            call = asyncio.create_task(self._answer(batch, self._pool))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             await asyncio.wait({call}, timeout=_LONG)
@@ -100,11 +100,11 @@ class Searches:
         self._waiting = [question for question in self._waiting if question not in batch]
         return batch
 
-    async def _answer(self, batch: Sequence[_Question], lane: Lane) -> None:
+    async def _answer(self, batch: Sequence[_Question], pool: WorkerPool) -> None:
         results: Sequence[Found | Exception]
         try:
             formulas = [question.formula for question in batch]
-            results = await lane.run(self._find_all, formulas, batch[0].options)
+            results = await pool.run(self._find_all, formulas, batch[0].options)
         except Exception as error:
             results = [error] * len(batch)
         for question, result in zip(batch, results, strict=True):
@@ -117,7 +117,7 @@ class Searches:
 
     def _find_all(self, formulas: Sequence[Formula], options: SearchOptions) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
-        served = self._live.current()
+        served = self._follower.current()
         try:
             total = int(served.browser.mask(options.where).sum())
         except GalleryError as error:  # a label that there is not, or no date
