@@ -20,7 +20,6 @@ from .evaluate.retrieval import Protocol
 from .evaluate.retrieval_report import operability_outcome
 from .gallery import Gallery
 from .gallery.contact_sheet import save_sheet
-from .gallery.database import exists
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
@@ -193,7 +192,7 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
 
 def index_scenes(pictures: Path, folder: Path) -> Gallery:
     """The gallery of a folder of pictures, new or brought up to date."""
-    gallery = Gallery.open(folder) if exists(folder) else Gallery.create(folder)
+    gallery = Gallery.open(folder) if Gallery.exists(folder) else Gallery.create(folder)
     gallery.add(pictures)
     return gallery
 

@@ -11,8 +11,20 @@ import torch
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 from PIL import Image
 
+from andornot.cli import main
 from andornot.files import open_regular
-from andornot.gallery import Gallery, GalleryError, Summary, Where, indexing, scanning, writer
+from andornot.gallery import (
+    Gallery,
+    GalleryError,
+    Summary,
+    Where,
+    database,
+    feature_store,
+    indexing,
+    scanning,
+    scope,
+    writer,
+)
 from andornot.gallery.errors import LockedError
 from andornot.gallery.lock import HOLDER, writing
 from andornot.model import Model
@@ -528,3 +540,14 @@ def test_ten_thousand_files(tmp_path, model):
     assert gallery.update() == Summary(unchanged=10_000)
     hits = gallery.search("00000.png", top=60)
     assert sum(hit.distance < 1e-3 for hit in hits) == 49
+
+
+def test_a_new_gallery_walks_its_folder_once_and_reads_its_database_a_few_times(tmp_path, folder, model, monkeypatch):
+    model.save(tmp_path / "model")
+    walks, reads = [], []
+    walk, read = scope.find_pictures, database._reader
+    monkeypatch.setattr(scope, "find_pictures", lambda root, **how: walks.append(how) or walk(root, **how))
+    monkeypatch.setattr(database, "_reader", lambda file: reads.append(file) or read(file))
+    assert main(["index", str(folder), "--gallery", str(tmp_path / "g"), "--model", str(tmp_path / "model")]) == 0
+    assert len([how for how in walks if not how.get("first_only")]) == 1
+    assert len(reads) == 3  # as it was made, as its writer finds it, and as it is in the end

@@ -14,8 +14,9 @@ from PIL import Image
 
 from andornot.data.decoding import to_tensor
 from andornot.gallery import Gallery, Summary, Where, indexing, scanning
-from andornot.gallery.scanning import digest_of, scan_all
-from andornot.gallery.writer import as_rows
+from andornot.gallery.digests import digest_of
+from andornot.gallery.feature_store import as_rows
+from andornot.gallery.scanning import scan_all
 from andornot.model import Model
 
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from ..errors import printable
 from ..model import Model
-from . import database
 from .errors import GalleryError, LockedError
-from .gallery import Gallery, absolute
+from .gallery import Gallery
 from .indexing import Summary
 from .options import SearchOptions, Where
-from .scope import look_through, told_skipped
+from .paths import absolute
+from .scope import check_places, told_skipped
 from .searching import Hit
 
 _WATCH_SECONDS: Final = 3.0
@@ -73,16 +73,14 @@ def _nothing_found(where: Where) -> str:
 
 
 def _open_or_create(options: Namespace) -> Gallery:
-    if database.exists(absolute(options.gallery)):
+    if Gallery.exists(options.gallery):
         gallery = Gallery.open(options.gallery, engine=options.engine)
         if options.model is not None:
             gallery.check_model(Model.load(options.model))
         return gallery
     if not options.folders:
         raise GalleryError(f"there is no gallery in {options.gallery} yet: give the folders of its pictures")
-    look_through(
-        [str(absolute(folder)) for folder in options.folders], (), prune=False
-    )  # a mistake leaves nothing behind
+    check_places(str(absolute(folder)) for folder in options.folders)  # before anything is made
     return Gallery.create(options.gallery, options.model, engine=options.engine)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .database import Snapshot
 from .errors import GalleryError
 from .options import Where
-from .scope import is_inside
+from .paths import is_inside, label_of
 
 _FORMATS: Final = (
     "%Y-%m-%dT%H:%M:%S",
@@ -86,11 +86,6 @@ class Selection:
         if self.where is not None:
             chosen[self.snapshot.rows] &= mask(self.where, self.snapshot)
         return np.flatnonzero(chosen)
-
-
-def label_of(path: str) -> str:
-    """The name of the folder that a picture lies in."""
-    return os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
 
 
 def _whole_folder(snapshot: Snapshot, folder: str) -> str:

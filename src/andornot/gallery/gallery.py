@@ -19,20 +19,22 @@ from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
-from .database import DATABASE, State
+from .database import State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
-from .indexing import Summary, index
+from .indexing import Indexing, Summary
+from .layout import DATABASE, DERIVED, StateToken, exists, state_token
 from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
 from .options import SEARCH_SCORES, SearchOptions, check_choice
+from .paths import StrPath, absolute, is_inside
+from .reading import read
 from .repairing import Repaired, repair
-from .scope import is_inside, look_through
+from .scope import look_through
 from .searching import Hit, Query, Searcher
 from .vectors import Sources
-from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
+from .writer import MODEL_NAME, Writer, free_model_name, open_writer
 
-StrPath = str | os.PathLike[str]
 # What is searched for: a formula, the path or the id of a picture, a representation.
 Asking = StrPath | Formula | Resolved | int | np.integer[Any] | Representation
 
@@ -77,7 +79,7 @@ class Gallery:
         (default: `photos`).
         """
         path, make_engine = absolute(folder), _made_by(engine)
-        if database.exists(path):
+        if exists(path):
             raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
         if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
@@ -90,6 +92,19 @@ class Gallery:
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
         return cls(path, make_engine)
+
+    @staticmethod
+    def exists(folder: StrPath) -> bool:
+        """Whether a gallery is there."""
+        return exists(absolute(folder))
+
+    def state_token(self) -> StateToken:
+        """What is another value whenever somebody has written the gallery since; quick enough to ask every second."""
+        return state_token(self.folder)
+
+    def cache_folder(self, name: str) -> Path:
+        """Where something that is made of the gallery may be kept; anybody may delete it at any time."""
+        return self.folder / DERIVED / name
 
     def refresh(self) -> None:
         """Takes what was committed since."""
@@ -137,20 +152,25 @@ class Gallery:
     def model(self) -> Model:
         """The gallery's model."""
         state = self._snapshot.state
+        try:
+            return self._model_of(state)
+        except GalleryError:
+            self.refresh()  # calibrated anew by another process, perhaps
+            if self._snapshot.state.model == state.model:
+                raise
+            return self.model
+
+    def _model_of(self, state: State) -> Model:
         if state.model_id not in self._models:
             try:
                 model = Model.load(self.folder / state.model)
                 if model.id != state.model_id:
                     raise ModelError(f"{self.folder / state.model} is not the model that the gallery was made with")
             except ModelError as error:
-                # Calibrated anew by another process, perhaps.
-                self.refresh()
-                if self._snapshot.state.model == state.model:
-                    raise GalleryError(
-                        f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
-                        "takes another copy of it"
-                    ) from None
-                return self.model
+                raise GalleryError(
+                    f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
+                    "takes another copy of it"
+                ) from None
             self._models = {state.model_id: model}
         return self._models[state.model_id]
 
@@ -171,11 +191,11 @@ class Gallery:
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._index([str(absolute(path)) for path in given], prune, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, progress)
 
     def update(self, *, prune: bool = False, progress: bool | None = None) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._index(None, prune, progress)
+        return self._bring_up_to_date(None, prune, progress)
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
@@ -200,7 +220,7 @@ class Gallery:
     def recalibrate(self) -> None:
         """Calibrates the model anew on all pictures of the gallery. No picture is read: their features are stored."""
         with open_writer(self.folder) as writer:
-            writer.calibrate(self.model)
+            writer.calibrate(self._model_of(writer.state))
             self._prepare_again()
 
     @classmethod
@@ -225,7 +245,7 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _index(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -233,9 +253,9 @@ class Gallery:
                 paths = [*snapshot.folders, *loose]
             scope = look_through(paths, snapshot.paths, prune)
             self._remember_folders(writer, scope.folders, prune)
-            self.refresh()
-            summary = index(writer, self.model, scope, progress=progress)
-            self._finish(writer, summary)
+            model = self._model_of(writer.state)
+            summary = Indexing(writer, model, scope).run(progress)
+            _finish(writer, model, summary)
             self._prepare_again()
         return summary
 
@@ -263,15 +283,6 @@ class Gallery:
             elif prune:
                 known.discard(folder)
         writer.state = replace(writer.state, folders=tuple(sorted(known)))
-
-    def _finish(self, writer: Writer, summary: Summary) -> None:
-        """What follows an index: the first calibration, and the removal of rows that nobody uses any more."""
-        if writer.state.calibrated_on == 0:
-            if not len(writer.committed()[0]):
-                path, reason = next(iter(summary.broken.items()), ("nothing", "there is no picture"))
-                raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
-            writer.calibrate(self.model)
-        writer.compact()
 
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
@@ -367,6 +378,16 @@ class Gallery:
         return self._searcher
 
 
+def _finish(writer: Writer, model: Model, summary: Summary) -> None:
+    """What follows when all files were looked at: the first calibration, and an end of rows that nobody uses."""
+    if writer.state.calibrated_on == 0:
+        if not writer.state.pictures:
+            path, reason = next(iter(summary.broken.items()), ("nothing", "there is no picture"))
+            raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
+        writer.calibrate(model)
+    writer.compact()
+
+
 def _may_be_left(name: str) -> bool:
     return name in _LEFT or MODEL_NAME.fullmatch(name) is not None
 
@@ -402,8 +423,3 @@ def _own_model(recipe: Recipe) -> Model:
 
 def _loaded(model: Model | StrPath) -> Model:
     return model if isinstance(model, Model) else Model.load(model)
-
-
-def absolute(path: StrPath) -> Path:
-    """The whole path; links in it stay as they are."""
-    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111

@@ -14,9 +14,10 @@ from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
 from .errors import DamagedError
+from .feature_store import as_rows, checksum
 from .scanning import Scanned, date_of, scan_all
 from .scope import Scope, is_gone
-from .writer import Writer, as_rows, checksum
+from .writer import Writer
 
 BATCH: Final = 64
 # A killed process loses the work of at most so much.
@@ -50,17 +51,14 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
-def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] = (), progress: bool | None) -> Summary:
-    """Brings the gallery up to date with the files in scope, and commits every few seconds.
+class Indexing:
+    """Brings a gallery up to date with the files in scope.
 
     `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
     """
-    return _Indexing(writer, model, scope, set(suspect)).run(progress)
 
-
-class _Indexing:
-    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: set[int]) -> None:
-        self._writer, self._model, self._scope, self._suspect = writer, model, scope, suspect
+    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = ()) -> None:
+        self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
         self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
@@ -69,13 +67,14 @@ class _Indexing:
         self._source: dict[bytes, Picture] = {}
         self._abandoned: dict[bytes, list[Picture]] = {}
         for picture in self._known.values():
-            if picture.id not in suspect:
+            if picture.id not in self._suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
         self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
     def run(self, progress: bool | None) -> Summary:
+        """Does it, and commits every few seconds."""
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         with track("indexing", len(new), shown=progress) as bar:
             batch: list[Scanned] = []

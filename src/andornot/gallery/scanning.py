@@ -3,13 +3,11 @@
 The digest, the pixels and the date are those of the same bytes, even if the file is replaced or rewritten meanwhile.
 """
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from torch import Tensor
@@ -20,10 +18,10 @@ from ..data.loading import default_workers
 from ..data.resizing import square
 from ..files import open_regular
 from ..model import Model
+from .digests import digest_of
 
 _AHEAD: Final = 256  # pictures under way: bounds what waits in memory, and hides that some take longer
 _IN_MEMORY: Final = 32_000_000  # bytes of a file that is read as a whole
-_PART: Final = 2**20
 _TRIES: Final = 3
 
 
@@ -62,20 +60,6 @@ def scan_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], boo
         finally:
             for future in waiting:  # stopped by an error or by Ctrl-C: nobody wants the rest
                 future.cancel()
-
-
-def digest_of(source: str | Path | bytes | BinaryIO) -> bytes:
-    """A hash of a file's content."""
-    if isinstance(source, bytes):
-        return hashlib.blake2b(source, digest_size=16).digest()
-    if isinstance(source, str | Path):
-        with open_regular(source) as file:
-            return digest_of(file)
-    source.seek(0)
-    digest = hashlib.blake2b(digest_size=16)
-    while part := source.read(_PART):
-        digest.update(part)
-    return digest.digest()
 
 
 def date_of(path: str, mtime: float) -> tuple[int, bool] | None:

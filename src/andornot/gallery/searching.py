@@ -15,12 +15,12 @@ from ..logic import Formula, FormulaError, Representation
 from ..logic.distance import SCORES, Score
 from .browsing import Browser
 from .database import Origin
+from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
 from .errors import GalleryError
 from .filters import Selection
 from .names import Named, Names, Resolved
 from .options import CENTRED, SearchOptions, Where
-from .scanning import digest_of
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 
 Query = Resolved | Representation

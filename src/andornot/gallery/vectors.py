@@ -21,10 +21,10 @@ from ..logic.representation import Representation
 from ..model import Model
 from .database import Snapshot
 from .errors import GalleryError
-from .feature_store import Features
-from .writer import as_rows, checked
+from .feature_store import Features, as_rows
+from .layout import DERIVED
+from .reading import checked
 
-DERIVED: Final = "derived"
 _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
 _CHUNK: Final = 2048

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from ..gallery.database import Picture
+from ..gallery.records import Picture
 from . import schemas
 from .parameters import FeatureNumber, Id, Limit, Listed, Offset, Top, Version
 from .presenters import record, tell_feature, tell_features, tell_gallery, tell_picture, tell_pictures

@@ -11,7 +11,7 @@ from typing import Final
 from ..errors import printable
 from ..files import open_regular
 from ..gallery import Hit
-from ..gallery.filters import label_of
+from ..gallery.paths import label_of
 from .presenters import tell_path
 
 _CHUNK: Final = 2**18

@@ -10,8 +10,8 @@ from ..data.decoding import measure
 from ..errors import printable
 from ..gallery import GalleryError, Hit, Where
 from ..gallery.browsing import BINS, Browser, Order
-from ..gallery.database import Picture as Record
-from ..gallery.filters import label_of
+from ..gallery.paths import label_of
+from ..gallery.records import Picture as Record
 from ..logic.distance import SCORES
 from ..logic.operators import LOGICS
 from ..version import __version__
@@ -28,7 +28,7 @@ def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
     return schemas.GalleryAnswer(
         name=printable(name),
         pictures=len(browser),
-        broken=len(browser.snapshot.broken),
+        broken=browser.broken,
         features=browser.model.num_features,
         values=browser.model.num_values,
         scores=list(SCORES),
@@ -61,10 +61,10 @@ def tell_picture(browser: Browser, identity: int, is_owner: bool) -> schemas.Pic
     position = find(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
     strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
-    width, height = _size(browser.snapshot.path(position))
+    width, height = _size(browser.path(position))
     return schemas.PictureAnswer(
         **_picture(browser, position).model_dump(),
-        path=tell_path(browser.snapshot.path(position)) if is_owner else None,
+        path=tell_path(browser.path(position)) if is_owner else None,
         width=width,
         height=height,
         features=[
@@ -151,16 +151,16 @@ def find(browser: Browser, identity: int) -> int:
 
 def record(browser: Browser, identity: int) -> Record:
     """What the gallery knows of a picture by its id, or a RequestError."""
-    return browser.snapshot.picture(find(browser, identity))
+    return browser.picture(find(browser, identity))
 
 
 def tell_name(browser: Browser, position: int) -> schemas.PictureName:
     """What a picture is called."""
     return schemas.PictureName(
-        id=int(browser.snapshot.ids[position]),
+        id=browser.id(position),
         name=printable(browser.name(position)),
         term=browser.term(position),
-        version=version_of(browser.snapshot.digest(position)),
+        version=version_of(browser.digest(position)),
     )
 
 
@@ -178,7 +178,7 @@ def _picture(browser: Browser, position: int) -> schemas.Picture:
         **tell_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
-        taken_from=browser.snapshot.taken_from(position),
+        taken_from=browser.taken_from(position),
     )
 
 

@@ -33,7 +33,7 @@ class Services:
         self.tells_paths = tells_paths
         self.follower = Follower(gallery)
         self.uploads = Uploads()
-        self.thumbnails = Thumbnails(gallery.folder)
+        self.thumbnails = Thumbnails(gallery.cache_folder("thumbnails"))
         self.pool = WorkerPool("working", _THREADS, _LIMIT)
         self._searching = WorkerPool("searching", AT_ONCE, _LIMIT)
         self._demanding = WorkerPool("demanding", *_DEMANDING)

@@ -22,7 +22,8 @@ from torch import Tensor
 from ...files import write_text
 from ...progress import track
 from ..errors import GalleryError
-from ..filters import Conditions, Selection, label_of, resolve
+from ..filters import Conditions, Selection, resolve
+from ..paths import label_of
 from ..vectors import Vectors
 from .exact import Exact
 from .milvus_connection import Address, Connection
