@@ -19,6 +19,7 @@ import pytest
 from serving import picture, served, small_gallery, wait_until
 
 from andornot.gallery import Gallery
+from andornot.gallery.names import Resolved
 from andornot.logic import Formula, FormulaError
 from andornot.web import connections, search_queue, upload_routes
 
@@ -206,10 +207,10 @@ def slow_searches(monkeypatch: pytest.MonkeyPatch, slow: str) -> Iterator[thread
     """Searches for one formula take until the event is set."""
     go_on, plain = threading.Event(), Gallery.search
 
-    def search(self: Gallery, formulas: list[Formula], *args: object, **kwargs: object) -> object:
-        if any(formula.text == slow for formula in formulas):
+    def search(self: Gallery, queries: list[Resolved], *args: object, **kwargs: object) -> object:
+        if any(query.formula.text == slow for query in queries):
             assert go_on.wait(60)
-        return plain(self, formulas, *args, **kwargs)
+        return plain(self, queries, *args, **kwargs)
 
     monkeypatch.setattr(Gallery, "search", search)
     try:

@@ -104,7 +104,7 @@ class Searcher:
         evaluated = self._evaluate(queries, options, pictures)
         _refuse_empty(queries, evaluated, options.score)
         asking = self._asking(evaluated, options.score)
-        vectors, engine = self._engine(options.score, asking.shape[1])
+        vectors, engine = self._compared_by(options.score, asking.shape[1])
         # The pictures of a formula are left out of its own hits; so more are asked for.
         own = [{thing.position for thing in things.values()} - {None} for things in named]
         spare = 0 if options.include_queries else max(map(len, own))
@@ -134,20 +134,20 @@ class Searcher:
         """Brings the engine of a score up to date. Only for who holds the gallery's lock."""
         with suppress(OSError):  # all works without, but slower
             self.degrees.extend()
-        self._kept_engine(score)[1].prepare()
+        self._engine(score)[1].prepare()
 
     def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
         picture = self._snapshot.picture(position)
         taken = self._snapshot.taken_at(position).isoformat()
         return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
 
-    def _engine(self, score: str | Score, dimensions: int) -> tuple[Vectors, Engine]:
+    def _compared_by(self, score: str | Score, dimensions: int) -> tuple[Vectors, Engine]:
         if isinstance(score, str):
-            return self._kept_engine(score)
+            return self._engine(score)
         vectors = Computed(self._sources, score, dimensions)
         return vectors, Exact(vectors)
 
-    def _kept_engine(self, score: str) -> tuple[Vectors, Engine]:
+    def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
             stored = self.degrees if score in ("degrees", CENTRED) else Stored(self._sources, score)
             vectors = Vectors(self._sources, stored)
@@ -169,7 +169,7 @@ class Searcher:
     def _mean(self) -> Tensor:
         """The direction of the mean of all pictures, or of many of them."""
         sample = _evenly(np.sort(self._snapshot.rows), _MANY)
-        return normalize(self._kept_engine(CENTRED)[0].take(sample).mean(0), dim=0)
+        return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
 
     def _evaluate(
         self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
