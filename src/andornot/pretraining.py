@@ -1,5 +1,6 @@
 """Pretraining: from any pictures to a saved model, in one of three regimes."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +57,7 @@ def training_part(spec: str) -> tuple[ImageSet, ImageSet | None]:
 
 def pretrain(
     images: ImageSet,
-    folder: Path,
+    folder: str | os.PathLike[str],
     recipe: Recipe,
     *,
     test_images: ImageSet | None = None,
@@ -72,6 +73,7 @@ def pretrain(
     `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
     `view_features` computed of these pictures for a recipe that differs in the training of its heads only.
     """
+    folder = Path(folder)
     _check_folder(folder, resume, overwrite)
     calibrated = recipe.regime == "calibrated"
     network = None if calibrated else new_network(recipe, images.channels)

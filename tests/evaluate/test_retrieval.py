@@ -26,6 +26,7 @@ from andornot.evaluate.retrieval import (
     choose_pictures,
     encode_retrieval,
     occurrence_rates,
+    option_of,
     pixels_of_pair,
 )
 from andornot.model import Model
@@ -213,13 +214,13 @@ REFUSED = {
         some_together({(0,): 300, (1,): 100, (0, 1): 8}),
         None,
         Protocol(),
-        "1 of 4 classes have 230 pictures that show nothing else, 2 are needed: take --enough 70 --gallery 70",
+        "1 of 4 classes have 230 pictures that show nothing else, 2 are needed: take --enough 70 --gallery-pictures 70",
     ),
     "tiny classes, held out": (
         some_together({(0,): 40, (1,): 7, (0, 1): 8}),
         None,
         Protocol(),
-        "2 are needed: take --pictures 3 --enough 4 --gallery 4",
+        "2 are needed: take --pictures 3 --enough 4 --gallery-pictures 4",
     ),
     "few queries of a class": (
         some_together({(0,): 60, (1,): 60, (0, 1): 1}),
@@ -293,7 +294,7 @@ def test_both_sets_need_the_same_classes_and_labels():
 @pytest.mark.parametrize("name", ["pictures", "top", "enough", "fewest", "gallery"])
 @pytest.mark.parametrize("number", [0, -3])
 def test_a_protocol_asks_for_something(name, number):
-    with pytest.raises(EvaluationError, match=f"^--{name} {number}: it must be 1 or more"):
+    with pytest.raises(EvaluationError, match=f"^{option_of(name)} {number}: it must be 1 or more"):
         Protocol(**{name: number})
 
 

@@ -368,6 +368,20 @@ def test_a_damaged_database_is_one_line_and_repaired_as_far_as_it_goes(where, ga
     assert len(again.search("000.png", top=300)) == 219
 
 
+def test_a_table_whose_name_is_no_text_any_more_is_one_line(gallery, tmp_path):
+    """Then the message of SQLite is no text either."""
+    page_of(gallery.folder, "pictures")
+    file = gallery.folder / database.DATABASE
+    for ending in ("-wal", "-shm"):
+        Path(f"{file}{ending}").unlink(missing_ok=True)
+    flip(file, file.read_bytes().index(b"tablepicturespictures") + len("tablepict"))
+    with pytest.raises(DamagedError, match=r"gallery\.sqlite is damaged.*--repair"):
+        Gallery.open(gallery.folder)
+    Gallery.repair(gallery.folder)
+    Gallery.open(gallery.folder).add(tmp_path / "photos")
+    assert check(tmp_path) == 20
+
+
 def test_repairing_what_is_no_gallery_is_one_line(tmp_path):
     with pytest.raises(GalleryError, match="has no gallery in it"):
         Gallery.repair(tmp_path)

@@ -11,7 +11,7 @@ import torch
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 from PIL import Image
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.files import open_regular
 from andornot.gallery import (
     Gallery,

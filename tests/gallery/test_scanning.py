@@ -1,6 +1,6 @@
 """A file is scanned as one thing: its digest, its pixels and its date are those of the same bytes."""
 
-import hashlib
+import io
 import os
 import sqlite3
 import threading
@@ -90,51 +90,53 @@ def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, mon
 @pytest.mark.slow
 def test_files_that_are_replaced_all_the_time_never_get_features_of_another_picture(tmp_path, model):
     folder, count, rounds = tmp_path / "photos", 120, 12
-    photos(folder, count)
-    gallery = Gallery.create(tmp_path / "g", model)
-    seeds = range(1000, 1040)
-    changes = {}
-    for seed in seeds:
-        made = save_picture(tmp_path / "made" / f"{seed}.png", seed)
-        changes[seed] = made.read_bytes()
+    contents_of = []
+    for seed in range(40):
+        # Large enough that there is a while between the first look at a file and the last.
+        buffer = io.BytesIO()
+        Image.fromarray(pixels(seed, 600)).save(buffer, "PNG", compress_level=1)
+        contents_of.append(buffer.getvalue())
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number:03}.png").write_bytes(contents_of[number % 40])
+    rows = []
+    for content in contents_of:
+        (tmp_path / "one.png").write_bytes(content)
+        rows.append(as_rows(model.features([tmp_path / "one.png"], progress=False))[0])
+    right = {digest_of(content): row for content, row in zip(contents_of, rows, strict=True)}
     stop = threading.Event()
 
     def hammer(number: int) -> None:
         rng = np.random.default_rng(number)
+        part = tmp_path / f"part-{number}"
         while not stop.is_set():
-            path = folder / f"{rng.integers(count):03}.png"
-            content = changes[int(rng.choice(seeds))]
-            if rng.random() < 0.5:
-                part = tmp_path / f"part-{number}"
+            path, chosen = folder / f"{rng.integers(count):03}.png", rng.integers(40)
+            # What comes after the picture makes it a new file, which must be decoded.
+            content = contents_of[chosen] + rng.bytes(16)
+            right[digest_of(content)] = rows[chosen]
+            if rng.random() < 0.7:
                 part.write_bytes(content)
                 part.replace(path)
             else:
                 path.write_bytes(content)
 
+    gallery, checked = Gallery.create(tmp_path / "g", model), 0
     threads = [threading.Thread(target=hammer, args=(number,)) for number in range(2)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(rounds):
             gallery.add(folder, progress=False)
+            stored = contents(gallery)
+            for picture in gallery._snapshot.pictures():
+                if picture.digest in right:  # else it was read while it was written, and is a picture all the same
+                    np.testing.assert_allclose(stored[picture.path], right[picture.digest], rtol=2e-3, atol=1e-3)
+                    checked += 1
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    known = [*changes.values(), *(path.read_bytes() for path in photos(tmp_path / "again", count).iterdir())]
-    (tmp_path / "known").mkdir()
-    right = {}
-    for number, content in enumerate(known):
-        (tmp_path / "known" / f"{number}.png").write_bytes(content)
-        row = as_rows(model.features([tmp_path / "known" / f"{number}.png"], progress=False))[0]
-        right[hashlib.blake2b(content, digest_size=16).digest()] = row
-    stored = contents(gallery)
-    checked = 0
-    for picture in gallery._snapshot.pictures():
-        if picture.digest in right:  # else the bytes were read while they were written, and happen to be a picture
-            np.testing.assert_allclose(stored[picture.path], right[picture.digest], rtol=2e-3, atol=1e-3)
-            checked += 1
-    assert checked > count // 2
+    assert checked > rounds * count // 2
 
 
 # --- dates ----------------------------------------------------------------------------------------------------------

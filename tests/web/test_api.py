@@ -3,6 +3,7 @@
 import csv
 import io
 import shutil
+import struct
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 from serving import picture, save, served, small_gallery, wait_until
@@ -476,6 +478,18 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
     assert client.delete(f"/api/uploads/{name}").status_code == 404
     assert client.get(f"/api/uploads/{name}/thumbnail").status_code == 404
     assert "unknown name" in refused(client, 400, "search", formula=name)["message"]
+
+
+def test_a_picture_of_a_phone_can_be_uploaded_and_what_is_too_large_is_refused(client):
+    pillow_heif.register_heif_opener()
+    content = io.BytesIO()
+    picture(7).save(content, "HEIF")
+    assert upload(client, content.getvalue()).startswith("upload-")
+    table = struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, 33, 22)
+    bomb = table + b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 19_900, 19_900) + bytes(9)
+    refusal = client.post("/api/uploads", content=bomb, headers={"Content-Type": "image/x-icon"})
+    assert refusal.status_code == 413
+    assert refusal.json()["error"]["message"] == "the picture is too large: an icon of 19900 x 19900 pixels"
 
 
 def test_an_upload_is_what_the_same_file_is_by_its_path(gallery, tmp_path):

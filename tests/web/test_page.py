@@ -468,6 +468,17 @@ def test_back_and_forward_lead_through_queries_and_views(page, gallery):
     page.wait_hits(found(gallery, f"{a} | {b}"))
 
 
+def test_the_date_of_a_file_is_not_called_taken(page):
+    page.go("/?picture=1")
+    page.wait(lambda: "file of " in page.one("#closer-body").text)
+    assert "taken" not in page.one("#closer-body").text
+    page.go("/?after=2000-01-01")
+    page.wait(lambda: "No picture passes the filters" in page.one("#main").text)
+    page.go("/?after=2000-01-01&file_dates=1")
+    page.wait(page.tiles)
+    assert page.run("return document.getElementById('option-file_dates').value") == "1"
+
+
 def test_the_address_holds_query_score_number_and_filters(page, gallery):
     page.go(f"/?q={quote('1 | 2')}&score=containment&top=12&label=drawn")
     page.wait(lambda: "12 nearest of 61" in page.one(".facts").text)

@@ -153,18 +153,19 @@ def _rounded(cell: Cell, digits: int) -> float | None:
 
 
 def _linked(cell: Cell, digits: int) -> Element | str:
-    return _element("a", cell.text, href=cell.href) if isinstance(cell, Link) else _shown(cell, digits)
+    return _element("a", cell.text, href=cell.href) if isinstance(cell, Link) else shown(cell, digits)
 
 
-def _shown(cell: Cell, digits: int) -> str:
+def shown(cell: Cell, digits: int) -> str:
+    """A cell as people read it."""
     if cell is None or isinstance(cell, str):
         return cell or ""
     if isinstance(cell, Link):
         return cell.text
     if isinstance(cell, Spread):
-        return f"{_shown(cell.mean, digits)} ± {_shown(cell.deviation, digits)}"
+        return f"{shown(cell.mean, digits)} ± {shown(cell.deviation, digits)}"
     if isinstance(cell, Interval):
-        return f"{_shown(cell.value, digits)} ({_shown(cell.low, digits)} to {_shown(cell.high, digits)})"
+        return f"{shown(cell.value, digits)} ({shown(cell.low, digits)} to {shown(cell.high, digits)})"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, Integral):

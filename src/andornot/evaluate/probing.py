@@ -113,19 +113,32 @@ class Reader:
         self.model, self.reads = model, reads
         self.width = model.backbone.width if reads == "backbone" else model.num_features
 
-    @torch.no_grad()
     def __call__(self, views: Tensor) -> Tensor:
         """`(B, width)` of views `(B, C, size, size)` from 0 to 1."""
-        features: Tensor = self.model.backbone(views.to(self.model.device))
-        return features if self.reads == "backbone" else self.model.represent(features).degrees
+        return self.of_features(self._pooled(views))
+
+    def of_features(self, pooled: Tensor) -> Tensor:
+        """`(B, width)` of pooled features of the backbone."""
+        if self.reads == "backbone":
+            return pooled
+        return torch.cat([self.model.represent(part).degrees for part in torch.split(pooled, _BATCH)])
 
     def of_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
         """`(n, width)` of the centres of the pictures with these numbers `(n,)`, without augmentation."""
+        return self.of_features(self.pooled_centres(pictures, numbers, progress))
+
+    def pooled_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
+        """The backbone's features of the centres of the pictures with these numbers, whatever the layer reads."""
         margin = (pictures.size - self.model.size) // 2
         inside = slice(margin, margin + self.model.size)
         return _collect(
-            numbers, lambda part: self(take(self.model, pictures, part)[..., inside, inside] / 255), progress
+            numbers, lambda part: self._pooled(take(self.model, pictures, part)[..., inside, inside] / 255), progress
         )
+
+    @torch.no_grad()
+    def _pooled(self, views: Tensor) -> Tensor:
+        features: Tensor = self.model.backbone(views.to(self.model.device))
+        return features
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

@@ -8,6 +8,7 @@ from .options import SearchOptions, Where
 
 if TYPE_CHECKING:
     from .gallery import Gallery
+    from .hits import Hits
     from .indexing import Summary
     from .repairing import Repaired
     from .searching import EmptyQueryError, Hit, Reason
@@ -17,6 +18,7 @@ __all__ = [
     "Gallery",
     "GalleryError",
     "Hit",
+    "Hits",
     "Reason",
     "Repaired",
     "SearchOptions",
@@ -28,6 +30,7 @@ _MODULES = {
     "EmptyQueryError": "searching",
     "Gallery": "gallery",
     "Hit": "searching",
+    "Hits": "hits",
     "Reason": "searching",
     "Repaired": "repairing",
     "Summary": "indexing",

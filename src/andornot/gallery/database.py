@@ -221,7 +221,7 @@ def _origins(connection: sqlite3.Connection) -> dict[int, int]:
 def _values(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
     try:
         return dict(connection.execute(f"SELECT key, value FROM {table}"))
-    except sqlite3.DatabaseError:  # the other copy may be whole
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the other copy may be whole
         return {}
 
 
@@ -376,3 +376,5 @@ def _translated(file: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LockedError(f"{file} is in use by another program: try again") from error
         raise DamagedError(f"{file} is damaged ({error})") from error
+    except UnicodeDecodeError as error:  # not even the message of SQLite is text: it has a damaged name in it
+        raise DamagedError(f"{file} is damaged: it has names in it that are no text") from error

@@ -22,6 +22,7 @@ from .browsing import Browser
 from .database import State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
+from .hits import Hits, show_pictures
 from .indexing import Indexing, Summary
 from .layout import DATABASE, DERIVED, StateToken, exists, state_token
 from .lock import HOLDER, LOCK, writing
@@ -31,7 +32,7 @@ from .paths import StrPath, absolute, is_inside
 from .reading import read
 from .repairing import Repaired, repair
 from .scope import look_through
-from .searching import Hit, Query, Searcher
+from .searching import Query, Searcher
 from .vectors import Sources
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer
 
@@ -127,6 +128,11 @@ class Gallery:
 
     def __repr__(self) -> str:
         return f"Gallery({len(self):,} pictures in {self.folder})"
+
+    def _repr_html_(self) -> str:
+        pictures = [(path, f"#{identity}") for path, identity in zip(self.paths, self.ids, strict=True)]
+        broken = f"{len(self.broken):,} more could not be read" if self.broken else ""
+        return show_pictures(repr(self), pictures, broken)
 
     @property
     def paths(self) -> list[str]:
@@ -304,7 +310,7 @@ class Gallery:
         options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
         **more: Any,
-    ) -> list[Hit]: ...
+    ) -> Hits: ...
     @overload
     def search(
         self,
@@ -315,7 +321,7 @@ class Gallery:
         options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
         **more: Any,
-    ) -> list[list[Hit]]: ...
+    ) -> list[Hits]: ...
     def search(
         self,
         formula: Asking | Iterable[Asking],
@@ -325,7 +331,7 @@ class Gallery:
         options: SearchOptions | None = None,
         pictures: Mapping[str, Representation] | None = None,
         **more: Any,
-    ) -> list[Hit] | list[list[Hit]]:
+    ) -> Hits | list[Hits]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
@@ -344,7 +350,7 @@ class Gallery:
         if self._may_derive:
             self.derive()
         queries = [self.resolve(one, pictures) if isinstance(one, Formula) else one for one in asked]
-        results = self._searching.search(queries, options, pictures or {})
+        results = [Hits(hits) for hits in self._searching.search(queries, options, pictures or {})]
         return results[0] if given is None else results
 
     def resolve(self, formula: str | Formula, pictures: Collection[str] | None = None) -> Resolved:

@@ -9,16 +9,12 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..choices import LOGICS, SCORES, SEMANTICS
 from ..errors import unknown
 from .errors import GalleryError
 
 if TYPE_CHECKING:
     from ..logic.distance import Score
-
-# The names that `logic` knows, spelled out: to import it takes a second. A test holds that they are the same.
-SCORES: Final = ("degrees", "cross-entropy", "containment")
-SEMANTICS: Final = ("exact", "independent")
-LOGICS: Final = ("godel", "lukasiewicz", "product")
 
 # Degrees again, of a query without what it has in common with the gallery's mean. An OR has much of that, and would
 # find the same few pictures whatever it is of (docs/results.md, "Hubs").

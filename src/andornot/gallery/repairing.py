@@ -120,9 +120,7 @@ def _is_sound(folder: Path) -> bool:
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
         snapshot = database.read_snapshot(folder)
-    except DamagedError:
-        return False
-    except (sqlite3.DatabaseError, OverflowError):
+    except (DamagedError, sqlite3.DatabaseError, OverflowError, UnicodeDecodeError):
         return False
     if snapshot.is_old:
         return _old_fits(folder, snapshot.state, list(snapshot.pictures()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..data.formats import picture_extensions
 from ..data.sources.folder import find_pictures, gallery_around, real_path
 from .errors import GalleryError
-from .paths import is_inside
+from .paths import StrPath, absolute, is_inside
 
 
 class Scope:
@@ -86,9 +86,9 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
     return Scope(folders, files, set(found) - _other_names(set(found), in_gallery), skipped)
 
 
-def check_places(paths: Iterable[str]) -> None:
+def check_places(places: Iterable[StrPath]) -> None:
     """A GalleryError for what `look_through` would find nothing in; it is not walked beyond the first picture."""
-    for path in paths:
+    for path in (str(absolute(place)) for place in places):
         is_own = gallery_around(os.path.realpath(path)) is None
         is_file, is_folder = os.path.isfile(path), os.path.isdir(path)  # noqa: PTH112, PTH113
         if not (is_own and (is_file or (is_folder and find_pictures(Path(path), first_only=True)))):

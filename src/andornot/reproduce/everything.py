@@ -25,9 +25,9 @@ EVERYTHING: Final = "all"
 _TAKES: Final = {
     "classification": ("cifar10", "imagenet100", "mnist", "imagefolder"),
     "ablation": ("cifar10", "imagenet100", "mnist", "imagefolder"),
-    "multilabel": ("voc", "coco"),
-    "multilabel-ablation": ("voc", "coco"),
-    "degrees": ("coco", "voc"),
+    "multilabel": ("voc", "coco", "scenes"),
+    "multilabel-ablation": ("voc", "coco", "scenes"),
+    "degrees": ("coco", "voc", "scenes"),
     "mnist-retrieval": ("mnist",),
     "voc-retrieval": ("voc",),
     "scenes-retrieval": ("scenes",),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..data import ImageSet, source_of
 from ..evaluate.linear import LinearSettings, linear_evaluation
-from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
+from ..evaluate.multilabel import MultilabelSettings, Shared, multilabel_evaluation
 from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
 from ..evaluate.probing import READS, Reads
 from ..evaluate.sets import train_and_test, training_part
@@ -88,7 +88,8 @@ def multilabel(plan: Plan, work: Work) -> Outcome:
     measured = _Precisions(plan, work)
     figures, protocol = measured.of(plan.methods())
     for reads in READS:
-        found, _ = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        found, of_pretrained = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        protocol = {**of_pretrained, **protocol}  # where no method is asked for, it has its own
         figures |= {f"{name}, {reads}": of_both for name, of_both in found.items()}
     of_methods = {name: found for name, found in figures.items() if name in METHODS}
     return Outcome(
@@ -118,6 +119,7 @@ class _Precisions:
         self._plan, self._work = plan, work
         self._train, self._test = train_and_test(plan.data)
         self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+        self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
 
     @property
@@ -139,7 +141,8 @@ class _Precisions:
         settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
 
         def measure(model: Model, seed: int) -> dict[str, Any]:
-            result = multilabel_evaluation(model, self._train, self._test, replace(settings, seed=seed))
+            now = replace(settings, seed=seed)
+            result = multilabel_evaluation(model, self._train, self._test, now, shared=self._shared)
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(

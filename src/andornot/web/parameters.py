@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from ..choices import SCORES
 from ..gallery import SearchOptions, Where
 from ..gallery.browsing import Order
-from ..gallery.options import SCORES, Option, options_of
+from ..gallery.options import Option, options_of
 from .formulas import MAX_CHARACTERS
 from .uploads import PREFIX
 

@@ -1,13 +1,13 @@
 """The options of a search stand once: what Python, the command and the HTTP API take is made from them."""
 
-import argparse
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from galleries import photos, tiny_model
 
-from andornot import Formula, cli, degree_distance
+from andornot import Formula, degree_distance
+from andornot.commands.main import make_parser
 from andornot.gallery import Gallery, GalleryError, SearchOptions, Where
 from andornot.gallery.options import options_of
 from andornot.logic.distance import SCORES, Score
@@ -37,12 +37,13 @@ def test_each_option_has_a_default_and_says_what_it_is_for():
 
 
 def test_the_command_has_a_flag_for_each_option():
-    parser = argparse.ArgumentParser()
-    cli._add_options(parser, SearchOptions)
-    assert SearchOptions.of(vars(parser.parse_args([]))) == SearchOptions()
-    given = parser.parse_args(["--top", "3", "--score", "centred", "--label=dogs", "--file-dates", "--why"])
+    def parsed(*flags: str) -> SearchOptions:
+        arguments = ["search", "a", "--gallery=g", *flags]
+        return SearchOptions.of(vars(make_parser(arguments).parse_args(arguments)))
+
+    assert parsed() == SearchOptions()
     expected = SearchOptions(3, "centred", where=Where(label="dogs", file_dates=True), why=True)
-    assert SearchOptions.of(vars(given)) == expected
+    assert parsed("--top=3", "--score=centred", "--label=dogs", "--file-dates", "--why") == expected
 
 
 def test_the_api_has_a_parameter_for_each_option_but_for_paths():

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 from PIL import Image
+from typed import the_line
 
-from andornot.cli import main
-from andornot.gallery import Gallery, commands, gallery
+from andornot.commands import index
+from andornot.commands.main import main
+from andornot.gallery import Gallery, gallery
 from andornot.gallery.lock import writing
 
 
@@ -37,14 +39,6 @@ def indexed(here, model, capsys) -> Path:
     assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
     capsys.readouterr()
     return here
-
-
-def the_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line on stderr, and nothing on stdout."""
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1, captured.err
-    return captured.err.removeprefix("andornot: ").rstrip("\n")
 
 
 def test_index_says_what_it_did(here, model, capsys):
@@ -251,7 +245,7 @@ def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
@@ -270,7 +264,7 @@ def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert len(Gallery.open("g")) == 11

@@ -1,0 +1,87 @@
+"""`andornot search`: the pictures of a gallery that are nearest to a formula."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import printable
+from ..gallery.options import Option, SearchOptions, Where, options_of
+from .options import add_engine, add_gallery, add_json
+
+if TYPE_CHECKING:
+    from ..gallery import Hit
+
+DESCRIPTION: Final = """\
+A name in the formula is a picture of the gallery (file name, path, or the number of a former
+hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for the shell."""
+EXAMPLES: Final = (
+    "andornot search 'beach.jpg & ~crowd.jpg' --gallery g/ --top 10",
+    "andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """What to look for, how to compare, which pictures may be found, and how to show them."""
+    parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
+    add_gallery(parser)
+    for option in options_of(SearchOptions):
+        _add_option(parser, option)
+    add_engine(parser)
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")
+    add_json(parser, "the hits")
+
+
+def _add_option(parser: ArgumentParser, option: Option) -> None:
+    flag = f"--{option.name.replace('_', '-')}"
+    if option.kind is bool:
+        parser.add_argument(flag, action="store_true", help=option.help)
+        return
+    parser.add_argument(
+        flag,
+        type=option.kind,
+        default=option.default,
+        choices=option.choices or None,
+        metavar=option.metavar,
+        help=option.help if option.default is None else f"{option.help} (default: %(default)s)",
+    )
+
+
+def run(options: Namespace) -> None:
+    """Searches once, draws the sheet if one is asked for, and prints the hits."""
+    from ..gallery import Gallery
+
+    if options.sheet is not None:
+        from ..gallery.contact_sheet import check_format
+
+        check_format(options.sheet)
+    gallery = Gallery.open(options.gallery, engine=options.engine)
+    asked, formula = SearchOptions.of(vars(options)), gallery.resolve(options.formula)
+    hits = gallery.search(formula, options=asked)
+    if options.sheet is not None:
+        from ..gallery.contact_sheet import save_sheet
+
+        queries = {name: thing.path for name, thing in formula.named.items()}
+        save_sheet(options.sheet, options.formula, queries, hits, options.score)
+    if options.json:
+        found = [asdict(hit) for hit in hits]
+        print(json.dumps({"formula": options.formula, "score": options.score, "hits": found}))
+    else:
+        print("\n".join(line for hit in hits for line in _lines(hit)) or _nothing_found(asked.where))
+
+
+def _lines(hit: Hit) -> Iterator[str]:
+    yield f"{hit.distance:.4f}  {printable(hit.path)}  #{hit.id}"
+    for reason in hit.why:
+        shown = ", ".join(printable(Path(path).name) for path in reason.shown_by)
+        yield f"        feature {reason.feature} gave {reason.contribution:.4f}; most in {shown}"
+
+
+def _nothing_found(where: Where) -> str:
+    if where.file_dates or (where.after is None and where.before is None):
+        return "nothing was found"
+    return "nothing was found; --file-dates takes the date of its file for a picture that no camera dated"
