@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
@@ -32,6 +32,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
     - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
     - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
     - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
+    - `parts` has the numbers of the pictures of each split, where the set is of several.
     - `source` is the name of the source that it was opened from, such as `voc`; None for a set made by hand.
     - `images[i]`, `names[i]`: the pictures without labels, whatever the transform, and texts that stand for them.
     """
@@ -47,6 +48,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         channels: int = 3,
         split: str | None = None,
         splits: Sequence[str] = (),
+        parts: Mapping[str, Sequence[int] | np.ndarray] | None = None,
         source: str | None = None,
         indices: np.ndarray | None = None,
         transform: Callable[[Tensor], Any] | None = None,
@@ -60,6 +62,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         self.channels = channels
         self.split = split
         self.splits = tuple(splits)
+        self.parts = parts or {}
         self.source = source
         self.transform = transform
         expected = len(self.indices)

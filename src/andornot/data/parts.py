@@ -34,14 +34,23 @@ def training_part(spec: str | os.PathLike[str]) -> Parts:
     splits = images.splits
     year = next((year for year in years(splits) if {f"train{year}", f"trainval{year}"} & {*splits}), "")
     trainval, val, test = (f"{name}{year}" for name in ("trainval", "val", "test"))
-    held_out = test if test in splits else val if val in splits and trainval not in splits else None
-    rest = open_images(spec, split=held_out) if held_out else None
+    name = test if test in splits else val if val in splits and trainval not in splits else None
+    held_out = None if name is None else _part(images, name, spec)
     if year:
-        return Parts(open_images(spec, split=trainval if trainval in splits else f"train{year}"), rest)
-    if rest is None:
+        return Parts(_part(images, trainval if trainval in splits else f"train{year}", spec), held_out)
+    if held_out is None:
         return Parts(images, None)
-    names = set(rest.names)
-    return Parts(images.subset(np.array([name not in names for name in images.names])), rest)
+    names = set(held_out.names)
+    return Parts(images.subset(np.array([name not in names for name in images.names])), held_out)
+
+
+def _part(images: ImageSet, split: str, spec: str | os.PathLike[str]) -> ImageSet:
+    """A split out of a set of all; opened anew where it is not in it, as scenes for the test are not."""
+    if not len(images.parts.get(split, ())):
+        return open_images(spec, split=split)
+    part = images.subset(images.parts[split])
+    part.split = split
+    return part
 
 
 def years(splits: Sequence[str]) -> list[str]:
