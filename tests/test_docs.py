@@ -27,6 +27,17 @@ def test_links_and_pictures_exist(page):
     assert not missing
 
 
+NOT_WRAPPED_YET = {"experiments.md", "reliability.md", "results.md"}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in NOT_WRAPPED_YET], ids=lambda page: page.name)
+def test_prose_can_be_read_in_an_editor(page):
+    """Tables and code have the lines that they need."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "!["))]
+    assert not long
+
+
 def test_the_paper_map_names_tests_that_exist():
     for file, name in re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", (ROOT / "docs" / "paper-map.md").read_text()):
         found = list((ROOT / "tests").rglob(file))

@@ -19,8 +19,7 @@ from .evaluate.report import REPORT, RESULT, write_outcome
 from .evaluate.retrieval import Protocol
 from .evaluate.retrieval_report import operability_outcome
 from .gallery import Gallery
-from .gallery.database import exists
-from .gallery.sheet import save_sheet
+from .gallery.contact_sheet import save_sheet
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
@@ -193,7 +192,7 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
 
 def index_scenes(pictures: Path, folder: Path) -> Gallery:
     """The gallery of a folder of pictures, new or brought up to date."""
-    gallery = Gallery.open(folder) if exists(folder) else Gallery.create(folder)
+    gallery = Gallery.open(folder) if Gallery.exists(folder) else Gallery.create(folder)
     gallery.add(pictures)
     return gallery
 

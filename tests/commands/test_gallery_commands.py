@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 from PIL import Image
+from typed import the_line
 
 from andornot.commands import index
 from andornot.commands.main import main
@@ -181,13 +182,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_clear_line(mistake, indexed, the_line):
+def test_a_mistake_is_one_clear_line(mistake, indexed, capsys):
     (indexed / "empty").mkdir()
     (indexed / "broken.png").write_bytes(b"no")
     tiny_model(seed=1).save(indexed / "other")
     arguments, message = MISTAKES[mistake]
     assert main(arguments) == 2
-    assert message in the_line()
+    assert message in the_line(capsys)
     assert not (indexed / "new").exists()
 
 
@@ -202,27 +203,27 @@ def test_a_wrong_formula_points_at_the_spot(capsys):
     )
 
 
-def test_two_at_once_the_second_says_who_holds_the_lock(indexed, the_line):
+def test_two_at_once_the_second_says_who_holds_the_lock(indexed, capsys):
     with writing(indexed / "g"):
         assert main(["index", "photos", "--gallery", "g"]) == 2
-        assert f"is being written by process {os.getpid()} on " in the_line()
+        assert f"is being written by process {os.getpid()} on " in the_line(capsys)
         assert main(["search", "1", "--gallery", "g"]) == 0, "readers need no lock"
 
 
-def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys, the_line):
+def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys):
     shutil.rmtree(indexed / "photos")
     assert main(["index", "--gallery", "g"]) == 2
-    assert "is a disk not mounted? --prune drops them" in the_line()
+    assert "is a disk not mounted? --prune drops them" in the_line(capsys)
     assert main(["index", "--gallery", "g", "--prune"]) == 0
     assert capsys.readouterr().out.endswith("10 removed, 0 unchanged, 0 broken: 0 pictures are in g\n")
 
 
-def test_repair_says_what_it_did_and_goes_on(indexed, capsys, the_line):
+def test_repair_says_what_it_did_and_goes_on(indexed, capsys):
     with (indexed / "g" / "features-0001.bin").open("rb+") as file:
         file.write(b"damaged")
     shutil.rmtree(indexed / "g" / "derived")
     assert main(["search", "5", "--gallery", "g"]) == 2
-    assert "andornot index --repair" in the_line()
+    assert "andornot index --repair" in the_line(capsys)
     assert main(["index", "--gallery", "g", "--repair"]) == 0
     assert capsys.readouterr().out == (
         "repair: the features of 1 pictures were damaged: 1 are encoded anew, "

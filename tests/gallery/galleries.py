@@ -9,7 +9,8 @@ from PIL import Image
 
 from andornot.gallery import Gallery
 from andornot.gallery.database import Picture
-from andornot.gallery.writer import as_rows, checksum, open_writer
+from andornot.gallery.feature_store import as_rows, checksum
+from andornot.gallery.writer import open_writer
 from andornot.model import Model, new_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
 

@@ -15,6 +15,7 @@ from ..data.originals import Originals, with_margin
 from ..data.resizing import Fit
 from ..model import Model
 from ..progress import track
+from ..ssl.backbones import compute_in_parts
 from ..ssl.views import GREY_WEIGHTS
 from .knn import single_classes
 from .outcome import EvaluationError
@@ -134,8 +135,7 @@ class Reader:
 
     @torch.no_grad()
     def _pooled(self, views: Tensor) -> Tensor:
-        features: Tensor = self.model.backbone(views.to(self.model.device))
-        return features
+        return compute_in_parts(self.model.backbone, views.to(self.model.device))
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

@@ -16,9 +16,10 @@ from ..model import DESCRIPTION, Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe, make_recipe
 from .database import Picture, State
+from .digests import digest_of
 from .errors import DamagedError, GalleryError
-from .examining import digest_of
-from .writer import MODEL_NAME, as_rows, checksum
+from .feature_store import as_rows, checksum
+from .writer import MODEL_NAME
 
 # So many pictures are encoded to see whether a backbone is the right one; batches and versions differ a little.
 _TRIED: Final = 8

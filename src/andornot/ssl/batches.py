@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..data import Pictures
 from ..progress import track
-from .backbones import optimise_for_inference
+from .backbones import compute_in_parts, optimise_for_inference
 from .network import Network, Objective, StepResult
 from .synthesis import mix_pictures
 from .views import Views
@@ -92,8 +92,9 @@ def cache_activations(
                 made = views(pictures[indices].to(device), generator, of_batch)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]
-                plain[view, indices] = backbone(made).half().cpu()
-                mixed[view, indices] = backbone(mix_pictures(made, made[partner], mixing)).half().cpu()
+                plain[view, indices] = compute_in_parts(backbone, made).half().cpu()
+                both = mix_pictures(made, made[partner], mixing)
+                mixed[view, indices] = compute_in_parts(backbone, both).half().cpu()
                 bar.update(2 * len(indices))
     return ActivationBatches(plain, mixed, partners)
 
