@@ -104,7 +104,7 @@ def fill(place: Path, options: argparse.Namespace, folder: Path) -> None:
     Gallery.create(place, model)
     with open_writer(place) as writer:
         for number, batch in enumerate(noisy_copies(images, options.pictures)):
-            rows = as_rows(model.features(batch, progress=False))
+            rows = as_rows(model.activations(batch, progress=False))
             first = writer.features.append(rows)
             for row, features in enumerate(rows, first):
                 path = f"/pictures/{row:06}.png"

@@ -528,8 +528,8 @@ def images(digits) -> ImageSet:
 
 def test_features_of_views_are_computed_once_for_all_methods(images, tmp_path, monkeypatch):
     computed = []
-    original = work.view_features
-    monkeypatch.setattr(work, "view_features", lambda *args: computed.append(args) or original(*args))
+    original = work.view_activations
+    monkeypatch.setattr(work, "view_activations", lambda *args: computed.append(args) or original(*args))
     folder = Work(tmp_path, {})
     for method in METHODS:
         folder.model(method, images, frozen(synthesis=method))

@@ -63,7 +63,7 @@ def run(folder: Path) -> None:
     show_example(folder)
     model = _model(folder / "model")
     train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
-    features = model.features(train)
+    features = model.activations(train)
     gallery = model.represent(features)
     show_neighbours(model, features, gallery, train, test)
     show_search(model, train, gallery, test, folder)
@@ -102,7 +102,7 @@ def show_neighbours(
     classes = [single_classes(pictures.labels) for pictures in (train, test)]
     if classes[0] is None or classes[1] is None:
         raise ValueError("the digits have one class each")
-    held_out = model.features(test)
+    held_out = model.activations(test)
     compared = {
         "backbone features": (features, held_out),
         "representation": (gallery.degrees, model.represent(held_out).degrees),

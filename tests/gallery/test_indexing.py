@@ -71,7 +71,7 @@ def fresh(gallery: Gallery, where: Path) -> Gallery:
 def test_features_are_those_of_the_model_in_half_precision(gallery, model, folder):
     stored = contents(gallery)
     assert list(stored) == [str(folder / f"{number:03}.png") for number in range(12)]
-    expected = model.features(list(stored)).half().numpy()
+    expected = model.activations(list(stored)).half().numpy()
     np.testing.assert_allclose(np.stack(list(stored.values())), expected, rtol=2e-3, atol=1e-3)
     assert Gallery.open(gallery.folder).model.id == model.id
 
@@ -88,7 +88,7 @@ def test_rows_go_over_several_files(tmp_path, model, folder, monkeypatch):
     gallery.add(folder)
     assert sorted(path.name for path in gallery.folder.glob("features*")) == [f"features-000{n}.bin" for n in (1, 2, 3)]
     stored = np.stack(list(contents(gallery).values()))
-    np.testing.assert_allclose(stored, model.features(gallery.paths).half().numpy(), rtol=2e-3, atol=1e-3)
+    np.testing.assert_allclose(stored, model.activations(gallery.paths).half().numpy(), rtol=2e-3, atol=1e-3)
     assert gallery.search("7", include_queries=True)[0].id == 7
 
 
@@ -296,6 +296,7 @@ def test_odd_names_a_symlink_loop_and_broken_files(tmp_path, model):
     assert summary.added == 8
     assert {Path(path).name for path in summary.broken} == {"empty.jpg", "text.jpg", "cut.png", "pipe.jpg"}
     assert summary.broken[str(folder / "empty.jpg")] == "0 bytes"
+    assert summary.broken[str(folder / "pipe.jpg")] == "not a regular file"
     assert gallery.broken == summary.broken
     again = gallery.update()
     assert (again.unchanged, again.broken, again.is_news) == (8, summary.broken, False)

@@ -102,7 +102,7 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
     rows = []
     for content in contents_of:
         (tmp_path / "one.png").write_bytes(content)
-        rows.append(as_rows(model.features([tmp_path / "one.png"], progress=False))[0])
+        rows.append(as_rows(model.activations([tmp_path / "one.png"], progress=False))[0])
     right = {digest_of(content): row for content, row in zip(contents_of, rows, strict=True)}
     stop = threading.Event()
 

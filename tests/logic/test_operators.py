@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import reduce
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from oracle import TRUTH_FUNCTIONS, counting, distribution, random_representatio
 
 import andornot as aon
 from andornot import Representation
+from andornot.errors import AndornotError
+from andornot.logic import godel, lukasiewicz
 
 ONE, ZERO = Fraction(1), Fraction(0)
 
@@ -303,3 +306,49 @@ def test_mistakes_are_told_in_one_clear_line(call, message):
 def test_operands_of_another_kind_are_a_type_error(call):
     with pytest.raises(TypeError):
         call(Representation([[0.5, 0.5]]))
+
+
+# --- a logic of one's own -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair():
+    generator = np.random.default_rng(0)
+    return [random_representation(generator, 3, 5) for _ in range(2)]
+
+
+class Noted:
+    """Łukasiewicz', which notes what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        function = getattr(lukasiewicz, name)
+        return lambda *operands: self.asked.append(name) or function(*operands)
+
+
+def test_a_logic_of_ones_own_is_asked_for_everything_but_not(pair):
+    a, b = pair
+    mine = Noted()
+    for operator in (aon.any_of, aon.all_of):
+        assert torch.equal(operator([a, b], mine).probs, operator([a, b], "lukasiewicz").probs)
+    formula = aon.Formula("((a | b) & ~a) - at_least(2, a, b)")
+    results = [formula.evaluate({"a": a, "b": b}, "independent", logic) for logic in (mine, lukasiewicz, "lukasiewicz")]
+    assert torch.equal(results[0].probs, results[2].probs)
+    assert torch.equal(results[1].probs, results[2].probs), "a module is an object, too"
+    assert mine.asked == ["at_least", "at_least", "disjunction", "conjunction", "at_least", "minus"]
+
+
+def test_what_a_logic_of_ones_own_lacks_is_named(pair):
+    with pytest.raises(AndornotError, match="lacks minus, at_least"):
+        aon.any_of(pair, SimpleNamespace(disjunction=lukasiewicz.disjunction, conjunction=lukasiewicz.conjunction))
+
+
+def test_exact_semantics_is_godels_alone(pair):
+    a, b = pair
+    values = {"a": a, "b": b}
+    with pytest.raises(aon.FormulaError, match="is Gödel's alone"):
+        aon.Formula("a & (b | a)").evaluate(values, logic=lukasiewicz)
+    by_object = aon.Formula("a & (b | a)").evaluate(values, logic=godel)
+    assert torch.equal(by_object.probs, aon.Formula("a & (b | a)").evaluate(values).probs)

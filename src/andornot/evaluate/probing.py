@@ -11,16 +11,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ..data import ImageSet, Pictures
-from ..data.originals import Originals
+from ..data.originals import Originals, with_margin
 from ..data.resizing import Fit
 from ..model import Model
 from ..progress import track
+from ..ssl.backbones import compute_in_parts
 from ..ssl.views import GREY_WEIGHTS
 from .knn import single_classes
 from .outcome import EvaluationError
 
-# Pictures up to this size are taken as they are; of larger ones the centre.
-SMALL: Final = 64
 _BATCH: Final = 128  # pictures that go through the backbone at once where nothing is trained
 
 Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
@@ -102,8 +101,7 @@ def digest(module: nn.Module) -> str:
 
 def evaluation_pictures(model: Model, images: ImageSet, fit: Fit, progress: bool | None) -> Pictures:
     """The pictures, 8/7 of the model's size unless that is small: 256 for 224."""
-    size = model.size if model.size <= SMALL else model.size * 8 // 7
-    return images.pictures(size, fit, progress=progress is not False)
+    return images.pictures(with_margin(model.size), fit, progress=progress is not False)
 
 
 class Reader:
@@ -137,8 +135,7 @@ class Reader:
 
     @torch.no_grad()
     def _pooled(self, views: Tensor) -> Tensor:
-        features: Tensor = self.model.backbone(views.to(self.model.device))
-        return features
+        return compute_in_parts(self.model.backbone, views.to(self.model.device))
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

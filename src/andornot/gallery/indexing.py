@@ -116,7 +116,7 @@ class Indexing:
         features = {}
         if fresh:
             pixels = torch.stack([pixels for pixels in fresh.values() if pixels is not None])
-            rows = as_rows(self._model.features(pixels, batch_size=BATCH, progress=False))
+            rows = as_rows(self._model.activations(pixels, batch_size=BATCH, progress=False))
             features = dict(zip(fresh, rows, strict=True))
         for item in batch:
             if item.reason:

@@ -113,7 +113,7 @@ def reproduces(model: Model, pictures: list[Picture], read: ReadRow, width: int)
             stored = read(picture.row)
             if checksum(stored) != picture.features_crc or digest_of(picture.path) != picture.digest:
                 continue
-            made = as_rows(model.features([picture.path], progress=False))[0]
+            made = as_rows(model.activations([picture.path], progress=False))[0]
         except (OSError, BrokenImageError, DamagedError):
             continue
         same.append(np.abs(made - stored).max() <= _TOLERANCE * max(float(np.abs(stored).max()), 1e-3))

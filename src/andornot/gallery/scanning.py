@@ -13,9 +13,8 @@ from typing import BinaryIO, Final, NamedTuple
 from torch import Tensor
 
 from ..data import BrokenImageError
-from ..data.decoding import read_photograph, read_taken, to_tensor
+from ..data.decoding import read_photograph, read_taken
 from ..data.loading import default_workers
-from ..data.resizing import square
 from ..files import open_regular
 from ..model import Model
 from .digests import digest_of
@@ -89,12 +88,12 @@ def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Scanned
     try:
         status = os.stat(path)  # noqa: PTH116
         seen = Scanned(path, status.st_size, status.st_mtime_ns)
-        if status.st_size == 0:
-            raise BrokenImageError(path, "0 bytes")
         with open_regular(path) as file:
             # From here on it is this file, whatever is at the path by now.
             status = os.fstat(file.fileno())
             seen = Scanned(path, status.st_size, status.st_mtime_ns)
+            if status.st_size == 0:
+                raise BrokenImageError(path, "0 bytes")
             content = file.read() if status.st_size <= _IN_MEMORY else file
             seen = seen._replace(digest=digest_of(content))
             if isinstance(content, bytes) and (status.st_size, status.st_mtime_ns) != _stamp(file):
@@ -116,8 +115,7 @@ def _decoded(seen: Scanned, content: bytes | BinaryIO, model: Model, is_known: b
         return seen._replace(taken=taken, by_camera=by_camera)
     photograph = read_photograph(content, size=model.size, channels=model.channels)
     taken, by_camera = _date(photograph.taken, mtime)
-    pixels = to_tensor(square(photograph.image, model.size, model.recipe.fit))
-    return seen._replace(pixels=pixels, taken=taken, by_camera=by_camera)
+    return seen._replace(pixels=model.preprocess(photograph.image), taken=taken, by_camera=by_camera)
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:

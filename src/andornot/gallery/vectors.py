@@ -48,7 +48,7 @@ class Sources:
         By way of the half precision that features are stored in; and alone, because in a batch a picture's last digits
         depend on the others.
         """
-        features = torch.from_numpy(as_rows(self.model.features([path], progress=False))).float()
+        features = torch.from_numpy(as_rows(self.model.activations([path], progress=False))).float()
         return self.model.represent(features)[0]
 
 

@@ -84,13 +84,14 @@ class Formula:
         return FormulaError(message, self._text, self._names[name])
 
     def evaluate(
-        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str = "godel"
+        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str | Logic = "godel"
     ) -> Representation:
         """The representation of the formula, given that of each name; leading dimensions broadcast.
 
         `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
         `"independent"` is the paper's: each mention is a fresh variable with the same distribution. They differ only if
-        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz" or "product".
+        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz", "product", or an object
+        like them: a `Logic` of your own.
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
@@ -102,7 +103,7 @@ class Formula:
         check_same_features(operands)
         if semantics == "independent" or not self._repeated:
             return combine(lambda *probs: self._evaluate_independent(self._named(probs), chosen), *operands)
-        if logic != "godel":
+        if chosen is not godel:
             message = f'semantics="exact" is Gödel\'s alone, and "{self._repeated[0]}" occurs more than once'
             raise self._refused(f'{message}; use semantics="independent"')
         shape = common_shape(operands)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..data import source_of
+from ..data import source_of, training_part
 from ..errors import unknown
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
 from ..evaluate.retrieval import option_of
-from ..evaluate.sets import attribution, gallery_and_queries, training_part
+from ..evaluate.sets import attribution, gallery_and_queries
 from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
 from .paper import PAPERS
 from .plan import Plan, Scale, Seeds
@@ -128,7 +128,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
 
 def estimate_seconds(plan: Plan) -> float:
     """Roughly how long an experiment takes from the beginning, on two cores."""
-    pictures = len(training_part(plan.pretrain_data))
+    pictures = len(training_part(plan.pretrain_data).train)
     recipes = plan.seeds.chosen(plan.methods())
     if plan.experiment.endswith("ablation"):
         recipes = dict.fromkeys(map(str, range(5 if plan.experiment.startswith("multilabel") else 9)), plan.recipe({}))

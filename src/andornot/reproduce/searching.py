@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from ..data import ImageSet, open_images
+from ..data import ImageSet, open_images, training_part
 from ..evaluate.degrees import degrees_outcome
 from ..evaluate.operability import Measurement, Row, measure_operability, summarise
 from ..evaluate.operators import ARITHMETIC, OPERATORS, PAPER, Operator
@@ -26,7 +26,7 @@ from ..evaluate.retrieval import (
     make_protocol,
 )
 from ..evaluate.retrieval_report import draw_hits, retrieval_outcome
-from ..evaluate.sets import gallery_and_queries, training_part
+from ..evaluate.sets import gallery_and_queries
 from ..model import Model
 from .paper import BASELINES, PAPERS
 from .plan import Plan, label
@@ -57,7 +57,7 @@ def retrieval(plan: Plan, work: Work) -> Outcome:
     gallery, queries = gallery_and_queries(plan.data)
     task = choose_pictures(gallery, queries, protocol)
     if plan.pretrain_data != plan.data:
-        images = training_part(plan.pretrain_data)
+        images = training_part(plan.pretrain_data).train
     else:
         images = gallery if queries is not None else _without_queries(gallery, task)
     recipes = plan.methods()
@@ -116,7 +116,7 @@ def degrees(plan: Plan, work: Work) -> Outcome:
     features on and to measure them.
     """
     images = open_images(plan.data)
-    seen = images if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+    seen = images if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
     recipes = {PAPERS: plan.recipe({})} | ({CALIBRATED: plan.calibrated()} if plan.scale == "small" else {})
     outcomes: dict[str, Outcome] = {}
     runs: dict[str, list[dict[str, Any]]] = {}

@@ -8,12 +8,12 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any, Final
 
-from ..data import ImageSet, source_of
+from ..data import ImageSet, source_of, training_part
 from ..evaluate.linear import LinearSettings, linear_evaluation
 from ..evaluate.multilabel import MultilabelSettings, Shared, multilabel_evaluation
 from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
 from ..evaluate.probing import READS, Reads
-from ..evaluate.sets import train_and_test, training_part
+from ..evaluate.sets import train_and_test
 from ..model import Model
 from ..ssl.recipe import Recipe
 from .comparison import paired_difference
@@ -118,7 +118,7 @@ class _Precisions:
     def __init__(self, plan: Plan, work: Work) -> None:
         self._plan, self._work = plan, work
         self._train, self._test = train_and_test(plan.data)
-        self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+        self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
         self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
 
@@ -166,7 +166,7 @@ def _accuracies(
     plan: Plan, work: Work, recipes: Mapping[str, Recipe]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     train, test = train_and_test(plan.data)
-    images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+    images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
     plan.seeds.check(recipes)
     small = plan.scale == "small"
 
