@@ -2,7 +2,8 @@
 
     python benchmarks/study_calibration.py settings --data 'voc:/data/VOCdevkit?years=2007&split=trainval'
     python benchmarks/study_calibration.py scores   --data …
-    python benchmarks/study_calibration.py folders  --data 'scenes:?count=3000&seed=1' --gallery 30 --queries 5 --pair 5
+    python benchmarks/study_calibration.py folders  --data 'scenes:?count=3000&seed=1' \\
+        --gallery-pictures 30 --queries 5 --pair 5
     python benchmarks/study_calibration.py model    --data … --model model/
 
 The protocol is the paper's retrieval. The gallery has as many pictures of each class that has enough of them without
@@ -259,7 +260,14 @@ def main() -> int:
     parser.add_argument("study", choices=[*studies, "model"])
     parser.add_argument("--data", default="scenes:?count=3000&seed=1", help="labelled pictures")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "andornot-study")
-    parser.add_argument("--gallery", type=int, default=45, help="pictures of each class in the gallery")
+    parser.add_argument(
+        "--gallery-pictures",
+        dest="gallery",
+        type=int,
+        metavar="N",
+        default=45,
+        help="pictures of each class in the gallery",
+    )
     parser.add_argument(
         "--queries", type=int, default=10, help="query pictures of each class, and at most of each pair"
     )

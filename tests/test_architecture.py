@@ -9,39 +9,26 @@ import pytest
 import andornot
 
 ROOT = Path(andornot.__file__).parent
-# What each part may import from the others. `data` stands beside `logic`; nobody imports `web` or `cli`.
+# What each part may import from the others. `data` stands beside `logic`; nobody imports `commands`.
 MAY_USE = {
     "version": set(),
     "errors": set(),
     "files": set(),
     "progress": set(),
-    "logic": {"errors"},
+    "choices": set(),
+    "logic": {"choices", "errors"},
     "data": {"errors", "files", "progress"},
     "ssl": {"errors", "files", "progress", "logic", "data"},
     "model": {"errors", "files", "progress", "logic", "data", "ssl", "version"},
     "pretraining": {"errors", "logic", "data", "ssl", "model", "evaluate"},
     "evaluate": {"errors", "files", "progress", "logic", "data", "ssl", "model", "version"},
     "reproduce": {"errors", "files", "logic", "data", "ssl", "model", "pretraining", "evaluate"},
-    "gallery": {"errors", "files", "progress", "logic", "data", "ssl", "model", "version"},
-    "web": {"errors", "files", "logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
+    "gallery": {"choices", "errors", "files", "progress", "logic", "data", "ssl", "model", "version"},
+    "web": {"choices", "errors", "files", "logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
     "demo": {"errors", "logic", "data", "ssl", "model", "pretraining", "evaluate", "gallery"},
-    "cli": {
-        "errors",
-        "demo",
-        "pretraining",
-        "reproduce",
-        "logic",
-        "data",
-        "ssl",
-        "model",
-        "evaluate",
-        "gallery",
-        "web",
-        "progress",
-        "version",
-    },
-    "__main__": {"cli"},
 }
+MAY_USE["commands"] = set(MAY_USE)
+MAY_USE["__main__"] = {"commands"}
 
 
 def parts_imported(file: Path) -> set[str]:
@@ -79,6 +66,12 @@ def test_the_rule_sees_every_way_to_import(tmp_path, monkeypatch):
         "from ..data import x\nfrom .. import gallery\nfrom . import formula\nimport torch\n"
     )
     assert parts_imported(file) == {"web", "model", "ssl", "data", "gallery", "logic"}
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.rglob("*.py")), ids=lambda f: str(f.relative_to(ROOT)))
+def test_the_command_line_is_read_by_commands_alone(file):
+    if file.parent.name != "commands":
+        assert "argparse" not in file.read_text()
 
 
 def test_every_public_name_is_there():

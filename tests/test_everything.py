@@ -9,7 +9,7 @@ from makers import write_mnist
 from matplotlib.figure import Figure
 from squares import small_model
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.evaluate import degrees, retrieval_report
 from andornot.evaluate.operators import PAPER
 from andornot.evaluate.outcome import EvaluationError
@@ -19,7 +19,7 @@ from andornot.reproduce.everything import plan_all
 from andornot.reproduce.work import Work
 
 SCENES = "scenes:?count=60&size=32&classes=dog+sun+ball"
-PROTOCOL = ["--pictures=2", "--top=3", "--gallery=0", "--enough=2", "--fewest=1"]
+PROTOCOL = ["--pictures=2", "--top=3", "--gallery-pictures=0", "--enough=2", "--fewest=1"]
 
 
 def plans(*data: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from makers import save_picture, write_mnist, write_voc_year
 from matplotlib.figure import Figure
 from squares import small_model
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.evaluate import retrieval_report
 from andornot.evaluate.report import RESULT
 from andornot.evaluate.sets import gallery_and_queries, train_and_test, training_part
@@ -18,7 +18,7 @@ from andornot.reproduce.work import Work
 
 # Of each split as many as two classes and their pair need.
 THINGS = (*[("dog",)] * 5, *[("cat",)] * 5, *[("dog", "cat")] * 3)
-PROTOCOL = ["--pictures=2", "--top=3", "--gallery=0", "--enough=2", "--fewest=1"]
+PROTOCOL = ["--pictures=2", "--top=3", "--gallery-pictures=0", "--enough=2", "--fewest=1"]
 
 
 def voc(root: Path) -> str:

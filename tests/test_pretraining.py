@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.data import ImageSet, open_images
 from andornot.data.readers import ArrayReader
 from andornot.model import DESCRIPTION, WEIGHTS, Model

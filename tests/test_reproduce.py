@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate import retrieval_report
 from andornot.evaluate.operators import CANDIDATES, OPERATORS
@@ -578,6 +578,8 @@ def test_numbers_of_the_protocol_are_for_retrieval_only():
     assert plan.settings()["protocol"] == {"top": 7, "gallery": 0}
     with pytest.raises(EvaluationError, match="--top is for the experiments in retrieval"):
         make_plan("ablation", None, None, "small", None, [], {"top": 7})
+    with pytest.raises(EvaluationError, match="--gallery-pictures is for the experiments in retrieval"):
+        make_plan("ablation", None, None, "small", None, [], {"gallery": 0})
 
 
 def test_the_folder_keeps_its_settings(tmp_path, images):

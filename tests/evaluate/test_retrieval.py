@@ -213,13 +213,13 @@ REFUSED = {
         some_together({(0,): 300, (1,): 100, (0, 1): 8}),
         None,
         Protocol(),
-        "1 of 4 classes have 230 pictures that show nothing else, 2 are needed: take --enough 70 --gallery 70",
+        "1 of 4 classes have 230 pictures that show nothing else, 2 are needed: take --enough 70 --gallery-pictures 70",
     ),
     "tiny classes, held out": (
         some_together({(0,): 40, (1,): 7, (0, 1): 8}),
         None,
         Protocol(),
-        "2 are needed: take --pictures 3 --enough 4 --gallery 4",
+        "2 are needed: take --pictures 3 --enough 4 --gallery-pictures 4",
     ),
     "few queries of a class": (
         some_together({(0,): 60, (1,): 60, (0, 1): 1}),

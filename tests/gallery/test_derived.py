@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, tiny_model
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery, vectors
 from andornot.gallery.errors import LockedError
 from andornot.gallery.lock import writing

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, save_picture, tiny_model
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, Summary, Where
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from milvus_server import MilvusServer
 
 from andornot import Representation
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, Where, database
 from andornot.gallery.engines import engine_named, milvus, milvus_connection
 from andornot.gallery.engines.exact import Exact

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, tiny_model, tiny_recipe
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, features, writer
 from andornot.gallery.writer import open_writer
 from andornot.model import Model

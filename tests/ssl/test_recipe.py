@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andornot.cli import _parser
+from andornot.commands.main import make_parser
 from andornot.data import SOURCES
 from andornot.data.specs import parse_spec
 from andornot.pretraining import default_recipe
@@ -82,8 +82,9 @@ def test_a_recipe_opens_with_what_it_reproduces_a_command_and_a_time(name):
     assert len(comment[0]) > 20, "the first line says what this is"
     assert re.search(r"about (half a|an?|\d+) (minute|hour|day)s?", " ".join(comment))
     command = next(line for line in comment if "andornot pretrain" in line)
-    arguments = shlex.split(re.split(r"\s{2,}", command)[0])
-    options = _parser().parse_args(arguments[arguments.index("andornot") + 1 :])
+    words = shlex.split(re.split(r"\s{2,}", command)[0])
+    arguments = words[words.index("andornot") + 1 :]
+    options = make_parser(arguments).parse_args(arguments)
     assert (options.recipe or default_recipe(parse_spec(options.source, SOURCES).source)) == name
 
 

@@ -278,7 +278,7 @@ def test_a_formula_that_is_too_much_work_is_the_askers_mistake_alone(gallery, mo
 
 SLEEPY = """
 import sys, time
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery
 def search(*_, **__):
     print("searching", flush=True)
@@ -320,7 +320,7 @@ def test_a_signal_ends_it_within_seconds_whatever_is_searched(gallery, number, t
     assert not list(tmp_path.iterdir())
 
 
-PLAIN = "import sys; from andornot.cli import main; sys.exit(main(sys.argv[1:]))"
+PLAIN = "import sys; from andornot.commands.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from serving import command, picture, served, small_gallery
 
-from andornot.cli import main
+from andornot.commands.main import main
 from andornot.gallery import Gallery
 from andornot.web import uploads
 
@@ -468,7 +468,7 @@ def test_the_next_port_is_taken_if_none_was_asked_for(gallery):
 
 def test_without_its_packages_it_says_what_to_install(gallery, tmp_path):
     (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
-    code = "import sys; from andornot.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from andornot.commands.main import main; sys.exit(main(sys.argv[1:]))"
     arguments = [sys.executable, "-c", code, "serve", "--gallery", str(gallery.folder)]
     environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=environment, check=False)

@@ -38,9 +38,9 @@ class Protocol:
     def __post_init__(self) -> None:
         for name in ("pictures", "top", "enough", "fewest"):
             if getattr(self, name) < 1:
-                raise EvaluationError(f"--{name} {getattr(self, name)}: it must be 1 or more")
+                raise EvaluationError(f"{option_of(name)} {getattr(self, name)}: it must be 1 or more")
         if self.gallery is not None and self.gallery < 1:
-            raise EvaluationError(f"--gallery {self.gallery}: it must be 1 or more, or 0 for all pictures")
+            raise EvaluationError(f"{option_of('gallery')} {self.gallery}: it must be 1 or more, or 0 for all pictures")
 
 
 def make_protocol(base: Protocol, changes: Mapping[str, int]) -> Protocol:
@@ -49,6 +49,11 @@ def make_protocol(base: Protocol, changes: Mapping[str, int]) -> Protocol:
     if numbers.get("gallery") == 0:
         numbers["gallery"] = None
     return replace(base, **numbers)  # type: ignore[arg-type]
+
+
+def option_of(number: str) -> str:
+    """How a number of the protocol is spelled on the command line, where a gallery is a folder."""
+    return "--gallery-pictures" if number == "gallery" else f"--{number}"
 
 
 class Mixture(NamedTuple):
@@ -192,7 +197,7 @@ def _options_for_two(counts: list[int], protocol: Protocol, held_out: bool) -> s
     if second < (2 if held_out else 1):
         return ""
     fewer = f"--pictures {asked} " if held_out and asked < protocol.pictures else ""
-    return f"take {fewer}--enough {second - asked} --gallery {second - asked}, or "
+    return f"take {fewer}--enough {second - asked} {option_of('gallery')} {second - asked}, or "
 
 
 def _checked(retrieval: Retrieval, protocol: Protocol) -> Retrieval:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import choices
 from . import tails
 from .representation import PROBABILITY_FLOOR, Representation, check_same_features, wide_dtype
 
@@ -116,11 +117,12 @@ class Score(NamedTuple):
     gallery: Callable[[Representation], Tensor]
 
 
-SCORES: Final = {
-    "degrees": Score(_direction, _direction),
-    "cross-entropy": Score(_per_feature, _logarithms),
-    "containment": Score(_truth_of_implication, _probabilities),
-}
+_IN_ORDER: Final = (
+    Score(_direction, _direction),
+    Score(_per_feature, _logarithms),
+    Score(_truth_of_implication, _probabilities),
+)
+SCORES: Final = dict(zip(choices.SCORES, _IN_ORDER, strict=True))
 
 
 def _inner_products(query: Tensor, gallery: Tensor, paired: bool) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..choices import SEMANTICS
 from ..errors import AndornotError, did_you_mean, unknown
 from . import exact, godel, parser
 from . import program as p
@@ -19,7 +20,6 @@ from .parser import FormulaError
 from .program import Node, Program
 from .representation import Representation, check_same_features, combine, common_shape, wide_dtype
 
-SEMANTICS: Final = ("exact", "independent")
 # Of the lattice; a plan goes that deep.
 MAX_REPEATED_NAMES: Final = 10
 

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from torch import Tensor
 
+from .. import choices
 from ..errors import AndornotError, unknown
 from . import godel, lukasiewicz, product
 from .representation import Representation, combine
@@ -26,7 +27,8 @@ class Logic(Protocol):
         """P(at least k of the operands)."""
 
 
-LOGICS: Final[dict[str, Logic]] = {"godel": godel, "lukasiewicz": lukasiewicz, "product": product}
+_IN_ORDER: Final[tuple[Logic, ...]] = (godel, lukasiewicz, product)
+LOGICS: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
 
 
 def get_logic(name: str) -> Logic:

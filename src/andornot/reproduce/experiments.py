@@ -12,6 +12,7 @@ from ..data import source_of
 from ..errors import unknown
 from ..evaluate.outcome import EvaluationError, Outcome
 from ..evaluate.report import write_outcome
+from ..evaluate.retrieval import option_of
 from ..evaluate.sets import attribution, gallery_and_queries, training_part
 from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
 from .paper import PAPERS
@@ -162,7 +163,7 @@ def make_plan(
     runs = Seeds.parse(texts, chosen.seeds[scale])
     if protocol and chosen.run is not retrieval:
         raise EvaluationError(
-            f"--{next(iter(protocol))} is for the experiments in retrieval, {experiment} has no such number"
+            f"{option_of(next(iter(protocol)))} is for the experiments in retrieval, {experiment} has no such number"
         )
     source = source_of(data)
     recipe = chosen.small if scale == "small" else chosen.paper

@@ -1,4 +1,6 @@
-"""`andornot serve`: a socket, an address to print, and a server until it is told to stop."""
+"""A gallery as a page: a socket, an address, and a server until it is told to stop."""
+
+from __future__ import annotations
 
 import os
 import secrets
@@ -6,21 +8,38 @@ import signal
 import socket
 import sys
 import threading
-import webbrowser
-from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..gallery import Gallery
 from .errors import ServeError
+
+if TYPE_CHECKING:
+    from ..gallery import Gallery
 
 DEFAULT_PORT: Final = 8008
 _TRIED_PORTS: Final = 100
 _PATIENCE: Final = 0.05
 
 
-def serve(options: Namespace) -> None:
-    """Serves a gallery until Ctrl-C or SIGTERM."""
+def serve(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    engine: str = "auto",
+    needs_token: bool = True,
+    tells_paths: bool = True,
+    ready: Callable[[Gallery, str], None] = lambda _, __: None,
+) -> None:
+    """Serves the gallery in the folder until Ctrl-C or SIGTERM. `ready` is told its address when it can be opened.
+
+    This machine alone reaches it by default, and needs no token. Other machines are told no paths.
+    """
+    # Here, because it takes a second, and the defaults above are wanted at once.
+    from ..gallery import Gallery
+
     try:
         from .app import make_app
         from .connections import make_server
@@ -28,14 +47,12 @@ def serve(options: Namespace) -> None:
         from .lanes import THREADS
     except ModuleNotFoundError as missing:
         raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
-    gallery = Gallery.open(options.gallery, engine=options.engine)
+    gallery = Gallery.open(folder, engine=engine)
     gallery.browse()  # what is wrong with it is said now
-    with bound(options.host, options.port) as listening:
-        token = None if options.no_auth or is_loopback(options.host) else secrets.token_urlsafe()
-        address = _address(options.host, listening.getsockname()[1], token)
-        print(f"{gallery.folder.name} is at {address}  (Ctrl-C stops)", flush=True)
-        tells_paths = is_loopback(options.host) and not options.no_paths
-        app = make_app(gallery, host=options.host, token=token, tells_paths=tells_paths)
+    is_own_machine = is_loopback(host)
+    with bound(host, port) as listening:
+        token = secrets.token_urlsafe() if needs_token and not is_own_machine else None
+        app = make_app(gallery, host=host, token=token, tells_paths=tells_paths and is_own_machine)
         server = make_server(app)
         stopped = threading.Event()
 
@@ -46,8 +63,7 @@ def serve(options: Namespace) -> None:
         # uvicorn has its own handlers while it runs, and afterwards sends the signal again to these.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
-        if options.open:
-            webbrowser.open(address)
+        ready(gallery, _address(host, listening.getsockname()[1], token))
         server.run(sockets=[listening])
         if not server.started and not stopped.is_set():
             raise ServeError("the server could not start: the lines above say why")

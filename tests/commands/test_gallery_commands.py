@@ -11,8 +11,9 @@ import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 from PIL import Image
 
-from andornot.cli import main
-from andornot.gallery import Gallery, commands, gallery
+from andornot.commands import index
+from andornot.commands.main import main
+from andornot.gallery import Gallery, gallery
 from andornot.gallery.lock import writing
 
 
@@ -251,7 +252,7 @@ def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
@@ -270,7 +271,7 @@ def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
     def sleep(_: float) -> None:
         next(happens, stop)()
 
-    monkeypatch.setattr(commands.time, "sleep", sleep)
+    monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert len(Gallery.open("g")) == 11

@@ -1,0 +1,1 @@
+"""`andornot …`: one module a command, with its options and its run. They may use everything, and nobody uses them."""

@@ -1,0 +1,127 @@
+"""`andornot index`: makes a gallery, or brings it up to date."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..choices import SCORES
+from ..errors import printable
+from .options import add_engine, add_gallery, add_json
+
+if TYPE_CHECKING:
+    from ..gallery import Gallery, Summary
+
+DESCRIPTION: Final = """\
+Encodes the pictures of folders into a gallery: the first time all, later only what changed.
+Without FOLDER it looks through all folders that the gallery knows. The gallery calibrates a model of
+its own on the first pictures, unless one is given. Stopped or killed, the same command goes on."""
+EXAMPLES: Final = ("andornot index photos/ --gallery g/", "andornot index --gallery g/ --watch")
+
+_WATCH_SECONDS: Final = 3.0
+_SHOWN_BROKEN: Final = 10
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Which folders into which gallery, and what is to be done besides."""
+    parser.add_argument("folders", metavar="FOLDER", nargs="*", help="folders of pictures")
+    add_gallery(parser)
+    parser.add_argument("--model", type=Path, help="folder of a model (default: the gallery's own)")
+    add_engine(parser)
+    parser.add_argument(
+        "--score",
+        action="append",
+        choices=SCORES,
+        default=[],
+        help="prepare fast searches by this score as well (may be repeated)",
+    )
+    parser.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
+    parser.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="first drop what is damaged, and make it anew; with --model, take that for a damaged model",
+    )
+    parser.add_argument(
+        "--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew"
+    )
+    add_json(parser, "a summary")
+
+
+def run(options: Namespace) -> None:
+    """Indexes, and prints each summary as it happens."""
+    from ..gallery import Gallery
+
+    if options.repair:
+        repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
+        print(json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}", flush=True)
+    gallery = _open_or_create(options)
+    summary = (
+        gallery.add(options.folders, prune=options.prune) if options.folders else gallery.update(prune=options.prune)
+    )
+    if options.recalibrate:
+        gallery.recalibrate()
+    for score in options.score:
+        gallery.prepare(score)
+    _tell(gallery, summary, options)
+    if options.watch:
+        for summary in _changes(gallery, prune=options.prune):
+            _tell(gallery, summary, options)
+
+
+def _open_or_create(options: Namespace) -> Gallery:
+    from ..gallery import Gallery, GalleryError, database
+    from ..gallery.gallery import absolute
+    from ..gallery.scope import look_through
+    from ..model import Model
+
+    if database.exists(absolute(options.gallery)):
+        gallery = Gallery.open(options.gallery, engine=options.engine)
+        if options.model is not None:
+            gallery.check_model(Model.load(options.model))
+        return gallery
+    if not options.folders:
+        raise GalleryError(f"there is no gallery in {options.gallery} yet: give the folders of its pictures")
+    # A mistake leaves nothing behind.
+    look_through([str(absolute(folder)) for folder in options.folders], (), prune=False)
+    return Gallery.create(options.gallery, options.model, engine=options.engine)
+
+
+def _changes(gallery: Gallery, *, prune: bool) -> Iterator[Summary]:
+    """What changes in the folders, for ever."""
+    from ..gallery.errors import LockedError
+
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        try:
+            summary = gallery.update(prune=prune)
+        except LockedError:  # another one writes: there will be a next time
+            continue
+        if summary.is_news:
+            yield summary
+
+
+def _tell(gallery: Gallery, summary: Summary, options: Namespace) -> None:
+    if options.json:
+        told: dict[str, Any] = {"gallery": str(options.gallery), "pictures": len(gallery), **asdict(summary)}
+        print(json.dumps(told), flush=True)
+    else:
+        print("\n".join(_lines(gallery, summary, options.gallery)), flush=True)
+
+
+def _lines(gallery: Gallery, summary: Summary, folder: Path) -> Iterator[str]:
+    from ..gallery.scope import told_skipped
+
+    yield from (f"  {line}" for line in told_skipped(summary.skipped))
+    for path, reason in list(summary.broken.items())[:_SHOWN_BROKEN]:
+        yield f"  cannot be read: {printable(path)}: {reason}"
+    if len(summary.broken) > _SHOWN_BROKEN:
+        yield f"  … and {len(summary.broken) - _SHOWN_BROKEN:,} more"
+    yield f"{summary}: {len(gallery):,} pictures are in {folder}"
+    if gallery.would_gain_by_recalibration:
+        yield "the gallery has grown much since its model was calibrated: --recalibrate adapts the model, in a moment"

@@ -1,0 +1,67 @@
+"""Options that several commands have, and options whose default stands in the library alone."""
+
+from argparse import ArgumentParser, _ArgumentGroup
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+
+def default_of(function: Callable[..., Any], argument: str) -> Any:
+    """What an argument is unless it is given; of a function, or of a dataclass."""
+    return signature(function).parameters[argument].default
+
+
+def add_argument_of(
+    function: Callable[..., Any],
+    parser: ArgumentParser | _ArgumentGroup,
+    flag: str,
+    help: str,  # noqa: A002 - argparse's word
+    *,
+    argument: str | None = None,
+    **how: Any,
+) -> None:
+    """An option for an argument of a function or dataclass, by default of the same name: its type and default are its.
+
+    >>> parser = ArgumentParser()
+    >>> add_argument_of(lambda *, top=10: ..., parser, "--top", "how many")
+    >>> parser.parse_args([]).top, parser.parse_args(["--top=3"]).top
+    (10, 3)
+    """
+    default = default_of(function, argument or flag.lstrip("-").replace("-", "_"))
+    if default is False:
+        parser.add_argument(flag, action="store_true", help=help, **how)
+    else:
+        parser.add_argument(flag, type=type(default), default=default, help=f"{help} (default: %(default)s)", **how)
+
+
+def examples(*commands: str) -> str:
+    """What the help of a command ends with."""
+    return "\n  ".join([f"example{'s' * (len(commands) > 1)}:", *commands])
+
+
+def add_gallery(parser: ArgumentParser) -> None:
+    """The gallery that a command works on."""
+    parser.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
+
+
+def add_engine(parser: ArgumentParser) -> None:
+    """What finds the pictures of a gallery."""
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        metavar="ENGINE",
+        help="what finds the pictures: auto, exact, faiss or milvus://host:port/collection (default: %(default)s)",
+    )
+
+
+def add_json(parser: ArgumentParser, what: str) -> None:
+    """The answer as JSON."""
+    parser.add_argument("--json", action="store_true", help=f"print {what} for programs")
+
+
+def add_changes(parser: ArgumentParser) -> None:
+    """Changes of a recipe."""
+    parser.add_argument(
+        "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
+    )

@@ -1,0 +1,63 @@
+"""`andornot reproduce`, as typed in a shell."""
+
+import json
+
+import pytest
+
+from andornot.commands.main import main
+from andornot.reproduce import EXPERIMENTS
+
+REFUSED = {
+    "no data": (["mnist-retrieval", "--data=mnist:/nowhere"], "/nowhere"),
+    "no embedded data": (
+        ["voc-retrieval"],
+        "voc-retrieval needs pictures that are not embedded: say where, as in --data",
+    ),
+    "no seeds": (["classification", "--seeds=0"], "--seeds 0: at least one run is needed"),
+    "seeds below 0": (["ablation", "--seeds=-2"], "--seeds -2: at least one run is needed"),
+    "an unknown setting": (["classification", "--set=epoch=1"], 'unknown key "epoch"; did you mean "epochs"?'),
+    "epochs": (["classification", "--set=epochs=-1"], "epochs: "),
+    "no labels": (["mnist-retrieval", "--data={sets}/bare"], "retrieval is measured by labels, and these pictures"),
+    "no test split": (["classification", "--data={sets}/bare"], "bare has no part to be measured on"),
+    "few of a class": (["mnist-retrieval", "--data=imagefolder:{sets}/two"], 'the class "dark" has 8 pictures to ask'),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_mistake_of_reproduce_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, capsys):
+    arguments, message = REFUSED[mistake]
+    assert main(["reproduce", "-o", str(tmp_path / "out"), *(text.format(sets=sets) for text in arguments)]) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert line.startswith("andornot: ")
+    assert message in line
+    assert captured.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_experiment_is_told_which_there_are(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["reproduce", "dance", "-o=out"])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "'dance'" in error
+    assert all(name in error for name in EXPERIMENTS)
+
+
+def test_the_help_of_reproduce_lists_all_experiments(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["reproduce", "--help"])
+    told = capsys.readouterr().out
+    assert all(f"  {name} " in told and experiment.help in told for name, experiment in EXPERIMENTS.items())
+
+
+def test_reproduce_prints_a_summary_or_json(sets, tmp_path, capsys):
+    small = ["backbone_options.width=8", "num_features=4", "num_values=4", "predictor_hidden=8", "batch_size=8"]
+    arguments = ["reproduce", "classification", "--data", f"imagefolder:{sets / 'two'}", "-o", str(tmp_path)]
+    arguments += ["--seeds=1", "--set=epochs=1", *(f"--set={change}" for change in small)]
+    assert main(arguments) == 0
+    summary, where = capsys.readouterr().out.splitlines()
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert summary == result["summary"]
+    assert where == f"The report is in {tmp_path / 'report.html'}"
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == result["figures"]
