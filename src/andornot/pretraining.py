@@ -12,8 +12,8 @@ from torch import nn
 from .data import ImageSet, open_images
 from .data.originals import Originals, open_originals
 from .errors import AndornotError
-from .evaluate.knn import knn_accuracy, single_classes
-from .evaluate.probing import SMALL
+from .evaluate.experiments.probing import SMALL
+from .evaluate.metrics.knn import knn_accuracy, single_classes
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
 from .ssl.batches import FeatureBatches, PictureBatches, cache_features

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from andornot.commands.main import main
-from andornot.evaluate import retrieval_report
+from andornot.evaluate.experiments import retrieval_report
 
 
 def evaluate(sets: Path, what: str, output: Path, *more: str) -> int:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from ..data import open_images
-from ..evaluate.average_precision import VARIANTS
-from ..evaluate.degrees import degrees_outcome
-from ..evaluate.linear import LinearSettings, linear_outcome
-from ..evaluate.multilabel import MultilabelSettings, multilabel_outcome
-from ..evaluate.neighbours import knn_outcome
-from ..evaluate.outcome import EvaluationError, Outcome
-from ..evaluate.probing import READS
-from ..evaluate.report import write_outcome
-from ..evaluate.retrieval import Protocol, make_protocol
-from ..evaluate.retrieval_report import operability_outcome
-from ..evaluate.sets import attribution, gallery_and_queries, train_and_test
+from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.degrees import degrees_outcome
+from ..evaluate.experiments.knn import knn_outcome
+from ..evaluate.experiments.linear import LinearSettings, linear_outcome
+from ..evaluate.experiments.multilabel import MultilabelSettings, multilabel_outcome
+from ..evaluate.experiments.probing import READS
+from ..evaluate.experiments.retrieval import Protocol, make_protocol
+from ..evaluate.experiments.retrieval_report import operability_outcome
+from ..evaluate.experiments.sets import attribution, gallery_and_queries, train_and_test
+from ..evaluate.metrics.average_precision import VARIANTS
+from ..evaluate.report.outcome import Outcome
+from ..evaluate.report.writing import write_outcome
 from ..model import Model
 from .experiment import add_protocol, print_outcome, protocol_changes
 from .options import add_argument_of, add_json, examples

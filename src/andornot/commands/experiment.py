@@ -5,9 +5,9 @@ from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 from typing import Final
 
-from ..evaluate.outcome import Outcome
-from ..evaluate.report import REPORT, plain
-from ..evaluate.retrieval import Protocol, option_of
+from ..evaluate.experiments.retrieval import Protocol, option_of
+from ..evaluate.report.outcome import Outcome
+from ..evaluate.report.writing import REPORT, plain
 from .options import default_of
 
 # The numbers of a `Protocol`; `{}` is what it is by default.

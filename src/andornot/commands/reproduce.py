@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from ..errors import Stopped
-from ..evaluate.outcome import EvaluationError, Outcome
+from ..evaluate.errors import EvaluationError
+from ..evaluate.report.outcome import Outcome
 from ..reproduce import EVERYTHING, EXPERIMENTS, reproduce, reproduce_all
 from ..reproduce.plan import Scale
 from .experiment import add_protocol, print_outcome, protocol_changes

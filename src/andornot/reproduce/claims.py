@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ..evaluate.outcome import Interval
-from .comparison import paired_difference
+from ..evaluate.metrics.intervals import Interval, paired_difference
 from .paper import BASELINES, PAPERS
 
 Figures = Mapping[str, Any]

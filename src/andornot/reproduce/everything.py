@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from ..data import SOURCES, open_images
 from ..data.specs import parse_spec
-from ..evaluate.outcome import Cell, EvaluationError, Link, Outcome, Section, Table
-from ..evaluate.report import REPORT, RESULT, plain, write_outcome
+from ..evaluate.errors import EvaluationError
+from ..evaluate.report.outcome import Cell, Link, Outcome, Section, Table
+from ..evaluate.report.writing import REPORT, RESULT, plain, write_outcome
 from .claims import Claim, Verdict, judge
 from .estimate import in_words
 from .experiments import EXPERIMENTS, estimate_seconds, make_plan, reproduce, settings_of
 from .plan import Plan, Scale
-from .work import say
+from .workspace import say
 
 EVERYTHING: Final = "all"
 

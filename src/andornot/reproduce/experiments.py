@@ -10,16 +10,18 @@ from typing import Any, Final
 
 from ..data import source_of
 from ..errors import unknown
-from ..evaluate.outcome import EvaluationError, Outcome
-from ..evaluate.report import write_outcome
-from ..evaluate.retrieval import option_of
-from ..evaluate.sets import attribution, gallery_and_queries, training_part
+from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.retrieval import option_of
+from ..evaluate.experiments.sets import attribution, gallery_and_queries, training_part
+from ..evaluate.report.outcome import Outcome
+from ..evaluate.report.writing import write_outcome
+from .degrees import degrees
 from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
 from .paper import PAPERS
 from .plan import Plan, Scale, Seeds
-from .searching import degrees, retrieval, retrieval_protocol
+from .retrieval import retrieval, retrieval_protocol
 from .tables import ablation, classification, multilabel, multilabel_ablation
-from .work import Work
+from .workspace import Workspace
 
 # Eight things are enough for 28 pairs, each in some 36 of 3,000 pictures.
 _SCENES: Final = "scenes:?count=3000&classes=dog+cat+car+ball+apple+umbrella+balloon+sun"
@@ -31,7 +33,7 @@ _ONE: Final[Mapping[Scale, int]] = {"small": 1, "paper": 1}
 class Experiment:
     """How an experiment runs, on which embedded data unless told, and by which recipes at which scale."""
 
-    run: Callable[[Plan, Work], Outcome]
+    run: Callable[[Plan, Workspace], Outcome]
     data: str
     small: str
     paper: str
@@ -110,8 +112,8 @@ def reproduce(
     """
     plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {})
     start = time.perf_counter()
-    work = Work(folder, plan.settings())
-    outcome = EXPERIMENTS[experiment].run(plan, work)
+    workspace = Workspace(folder, plan.settings())
+    outcome = EXPERIMENTS[experiment].run(plan, workspace)
     settings = {
         **settings_of(plan),
         **attribution(plan.data),

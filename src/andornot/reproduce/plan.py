@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ..evaluate.outcome import EvaluationError
+from ..evaluate.errors import EvaluationError
 from ..ssl.recipe import Recipe, load_recipe
 from .paper import METHODS
 
@@ -16,6 +16,8 @@ Scale = Literal["small", "paper"]
 # Ours: few pictures have a feature.
 SPARSE: Final = "logic, sparse prior"
 PRIOR: Final = 0.3
+# The reference that training must beat.
+CALIBRATED: Final = "calibrated backbone"
 
 
 def label(name: str) -> str:

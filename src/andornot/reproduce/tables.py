@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from statistics import mean, stdev
 from typing import Any, Final
 
 from ..data import ImageSet, source_of
-from ..evaluate.linear import LinearSettings, linear_evaluation
-from ..evaluate.multilabel import MultilabelSettings, multilabel_evaluation
-from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
-from ..evaluate.probing import READS, Reads
-from ..evaluate.sets import train_and_test, training_part
+from ..evaluate.experiments.linear import LinearSettings, linear_evaluation
+from ..evaluate.experiments.multilabel import MultilabelSettings, multilabel_evaluation
+from ..evaluate.experiments.probing import READS, Reads
+from ..evaluate.experiments.sets import train_and_test, training_part
+from ..evaluate.metrics.intervals import Interval, Spread, paired_difference
+from ..evaluate.report.outcome import Cell, Outcome, Section, Table
 from ..model import Model
 from ..ssl.recipe import Recipe
-from .comparison import paired_difference
 from .paper import METHODS, PAPERS, paper_figure
 from .plan import Plan
-from .work import Work
+from .workspace import Workspace
 
 _PRETRAINED: Final = "efficientnet-lite0 from ImageNet"
 _READS: Final = {
@@ -33,9 +32,9 @@ _ALPHAS: Final = (0.25, 0.5, 0.75)
 _BETAS: Final = (0.3, 0.6, 0.9)
 
 
-def classification(plan: Plan, work: Work) -> Outcome:
+def classification(plan: Plan, workspace: Workspace) -> Outcome:
     """Table 1: a linear layer on the frozen backbone of each method."""
-    figures, protocol = _accuracies(plan, work, plan.methods())
+    figures, protocol = _accuracies(plan, workspace, plan.methods())
     table = _table(
         "Top-1 accuracy of a linear layer on the frozen backbone, mean ± standard deviation.", "method", plan, figures
     )
@@ -48,7 +47,7 @@ def classification(plan: Plan, work: Work) -> Outcome:
     )
 
 
-def ablation(plan: Plan, work: Work) -> Outcome:
+def ablation(plan: Plan, workspace: Workspace) -> Outcome:
     """The paper's lower half of Table 1, N × M at constant N·M; then α and β."""
     groups: dict[str, dict[str, dict[str, Any]]] = {
         _TRUTH_VALUES: _shapes(plan),
@@ -56,7 +55,7 @@ def ablation(plan: Plan, work: Work) -> Outcome:
         "Weight of the expected value": {f"β = {beta}": {"beta": beta} for beta in _BETAS},
     }
     recipes = {name: plan.recipe(change) for changes in groups.values() for name, change in changes.items()}
-    found, protocol = _accuracies(plan, work, recipes)
+    found, protocol = _accuracies(plan, workspace, recipes)
     figures = {
         title: {name: found[name] for name in changes if name in found}
         for title, changes in groups.items()
@@ -70,11 +69,11 @@ def ablation(plan: Plan, work: Work) -> Outcome:
     return Outcome("Ablation: N × M, α and β", _best_shape(plan, figures), figures, protocol, sections)
 
 
-def multilabel_ablation(plan: Plan, work: Work) -> Outcome:
+def multilabel_ablation(plan: Plan, workspace: Workspace) -> Outcome:
     """The paper's lower half of Table 2: mean average precision for N × M at constant N·M."""
     recipes = {name: plan.recipe(change) for name, change in _shapes(plan).items()}
     plan.seeds.check(recipes)
-    measured = _Precisions(plan, work)
+    measured = _Precisions(plan, workspace)
     figures, protocol = measured.of(recipes)
     table = _table(measured.caption(protocol), "settings", plan, figures)
     section = Section(_TRUTH_VALUES, f"{_runs(plan, figures)} {measured.text}", [table])
@@ -82,10 +81,10 @@ def multilabel_ablation(plan: Plan, work: Work) -> Outcome:
     return Outcome("Multilabel ablation: N × M", _best_shape(plan, groups), groups, protocol, [section])
 
 
-def multilabel(plan: Plan, work: Work) -> Outcome:
+def multilabel(plan: Plan, workspace: Workspace) -> Outcome:
     """Table 2: mean average precision of one linear layer, for each method and for a backbone from ImageNet."""
     plan.seeds.check([*plan.methods(), _PRETRAINED])
-    measured = _Precisions(plan, work)
+    measured = _Precisions(plan, workspace)
     figures, protocol = measured.of(plan.methods())
     for reads in READS:
         found, _ = measured.of({_PRETRAINED: plan.calibrated()}, reads)
@@ -114,8 +113,8 @@ class _Precisions:
     trained, so it reads the possession degrees.
     """
 
-    def __init__(self, plan: Plan, work: Work) -> None:
-        self._plan, self._work = plan, work
+    def __init__(self, plan: Plan, workspace: Workspace) -> None:
+        self._plan, self._workspace = plan, workspace
         self._train, self._test = train_and_test(plan.data)
         self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
@@ -143,7 +142,7 @@ class _Precisions:
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(
-            self._plan, self._work, self._images, recipes, measure, f"multilabel-{settings.reads}"
+            self._plan, self._workspace, self._images, recipes, measure, f"multilabel-{settings.reads}"
         )
         return figures, {**protocol, "splits": {"training": self._train.split, "test": self._test.split}}
 
@@ -160,7 +159,7 @@ def _best_shape(plan: Plan, figures: Mapping[str, Mapping[str, Mapping[str, Any]
 
 
 def _accuracies(
-    plan: Plan, work: Work, recipes: Mapping[str, Recipe]
+    plan: Plan, workspace: Workspace, recipes: Mapping[str, Recipe]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     train, test = train_and_test(plan.data)
     images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
@@ -172,12 +171,12 @@ def _accuracies(
         result = linear_evaluation(model, train, test, settings)
         return {"figure": result.accuracy, "best_epoch": result.best_epoch, "protocol": result.protocol}
 
-    return _measured(plan, work, images, recipes, measure, "linear")
+    return _measured(plan, workspace, images, recipes, measure, "linear")
 
 
 def _measured(
     plan: Plan,
-    work: Work,
+    workspace: Workspace,
     images: ImageSet,
     recipes: Mapping[str, Recipe],
     measure: Callable[[Model, int], dict[str, Any]],
@@ -192,15 +191,14 @@ def _measured(
             figures[name] = figures[same]
             continue
         runs = []
-        for seed, run, model in work.runs(name, images, recipe, plan.seeds):
+        for seed, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
-            found = work.step(f"{what}-{run}", depends, partial(measure, model, seed))
+            found = workspace.step(f"{what}-{run}", depends, partial(measure, model, seed))
             protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
             runs.append(found["figure"])
-        deviation = stdev(runs) if len(runs) > 1 else 0.0
         figures[name] = {
             "runs": runs,
-            **asdict(Spread(mean(runs), deviation)),
+            **asdict(Spread.of(runs)),
             "recipe": recipe.model_dump(mode="json"),
         }
     return figures, protocol
