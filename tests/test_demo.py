@@ -56,7 +56,7 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
     assert scenes.ATTRIBUTION in output
     assert {file.name for file in Path("my demo").iterdir()} == {"scenes", "gallery", *SHEETS}
     _, *serving = printed_command(output, "serve")
-    monkeypatch.setattr("andornot.commands.serve.serve", lambda folder, **_: print(Gallery.open(folder)))
+    monkeypatch.setattr("andornot.commands.serve.run", lambda options: print(Gallery.open(options.gallery)))
     assert main(serving) == 0
     assert capsys.readouterr().out.startswith("Gallery(24 pictures")
     program, *arguments = printed_command(output, "search")

@@ -14,7 +14,7 @@ REFUSED = {
         "voc-retrieval needs pictures that are not embedded: say where, as in --data",
     ),
     "no seeds": (["classification", "--seeds=0"], "--seeds 0: at least one run is needed"),
-    "seeds below 0": (["ablation", "--seeds=-2"], "--seeds -2: at least one run is needed"),
+    "seeds below 0": (["ablation", "--seeds=-2"], "--seeds -2: expected a number of runs, as in --seeds 3"),
     "an unknown setting": (["classification", "--set=epoch=1"], 'unknown key "epoch"; did you mean "epochs"?'),
     "epochs": (["classification", "--set=epochs=-1"], "epochs: "),
     "no labels": (["mnist-retrieval", "--data={sets}/bare"], "retrieval is measured by labels, and these pictures"),
