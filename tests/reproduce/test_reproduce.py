@@ -21,7 +21,7 @@ from andornot.commands.main import main
 from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
-from andornot.evaluate.experiments.compared_operators import CANDIDATES, OPERATORS
+from andornot.evaluate.experiments.compared_operators import CANDIDATES, OPERATORS, PAPER, Operator
 from andornot.evaluate.experiments.retrieval import Protocol
 from andornot.evaluate.experiments.sets import attribution
 from andornot.evaluate.metrics.intervals import paired_difference
@@ -290,6 +290,22 @@ def test_a_new_operator_is_measured_and_the_models_stay(retrieved, digits, capsy
     assert said == ["logic-0: measuring", "logic-sparse-prior-0: measuring"]
     assert OPERATORS[-1].name not in {row["operator"] for row in outcome.figures["logic"]}
     assert files_in(retrieved / "models") == before
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_an_operator_of_ones_own_is_compared_in_every_model(retrieved, digits):
+    mine = Operator("ab&~b", "my own", "degrees", lambda x: x.ab * (1 - x.b / 2))
+    outcome = reproduce("mnist-retrieval", retrieved, data=digits, changes=settings(), operators=[*PAPER, mine])
+    for rows in outcome.figures.values():
+        assert {row["operator"] for row in rows} == {"", "Gödel", "Gödel, exact", "my own"}
+
+
+def test_operators_are_compared_beside_the_papers_and_in_retrieval_only(tmp_path):
+    with pytest.raises(EvaluationError, match=r"as in \[\*PAPER, mine\]"):
+        reproduce("mnist-retrieval", tmp_path, operators=PAPER[:2])
+    with pytest.raises(EvaluationError, match="classification is none"):
+        reproduce("classification", tmp_path, operators=PAPER)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("small")

@@ -37,4 +37,6 @@ def print_outcome(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(plain(outcome.figures)))
     else:
+        if outcome.verdict:
+            print(outcome.verdict)
         print(f"{outcome.summary}\nThe report is in {folder / REPORT}")

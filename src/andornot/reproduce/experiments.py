@@ -11,6 +11,7 @@ from typing import Any, Final
 from ..data import source_of
 from ..errors import unknown
 from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.compared_operators import Operator, check_operators
 from ..evaluate.experiments.retrieval import option_of
 from ..evaluate.experiments.sets import attribution, gallery_and_queries, training_part
 from ..evaluate.report.outcome import Outcome
@@ -102,15 +103,17 @@ def reproduce(
     seeds: int | Sequence[str] | None = None,
     changes: Sequence[str] = (),
     protocol: Mapping[str, int] | None = None,
+    operators: Sequence[Operator] | None = None,
     command: str | None = None,
 ) -> Outcome:
     """Trains what the experiment needs, measures, and writes `result.json` and `report.html` into the folder.
 
     `seeds` is the number of runs of each model, or texts such as `["1", "logic=3"]`. `changes` are `key=value` for the
-    recipe, `protocol` is what differs from the retrieval protocol of the scale.
+    recipe, `protocol` is what differs from the retrieval protocol of the scale; `operators` are compared instead of
+    ours, as in `[*PAPER, mine]`, and what was measured is known by their names.
     Stopped and called again with the same settings, it goes on where it was.
     """
-    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {})
+    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {}, operators)
     start = time.perf_counter()
     workspace = Workspace(folder, plan.settings())
     outcome = EXPERIMENTS[experiment].run(plan, workspace)
@@ -153,6 +156,7 @@ def make_plan(
     seeds: int | Sequence[str] | None,
     changes: Sequence[str],
     protocol: Mapping[str, int],
+    operators: Sequence[Operator] | None = None,
 ) -> Plan:
     """The plan with everything that was not said filled in."""
     if experiment not in EXPERIMENTS:
@@ -167,6 +171,10 @@ def make_plan(
         raise EvaluationError(
             f"{option_of(next(iter(protocol)))} is for the experiments in retrieval, {experiment} has no such number"
         )
+    if operators is not None:
+        if chosen.run is not retrieval:
+            raise EvaluationError(f"operators are compared by the experiments in retrieval, and {experiment} is none")
+        check_operators(operators)
     source = source_of(data)
     recipe = chosen.small if scale == "small" else chosen.paper
     if source == "digits" and scale == "small":
@@ -175,4 +183,14 @@ def make_plan(
         recipe = "mnist" if scale == "small" else "mnist-paper"
     elif (source, scale, recipe) == ("imagenet100", "paper", "cifar10-paper"):
         recipe = "imagenet100-paper"
-    return Plan(experiment, data, pretrain_data or data, scale, runs, recipe, tuple(changes), dict(protocol))
+    return Plan(
+        experiment,
+        data,
+        pretrain_data or data,
+        scale,
+        runs,
+        recipe,
+        tuple(changes),
+        dict(protocol),
+        None if operators is None else tuple(operators),
+    )

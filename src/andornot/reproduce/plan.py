@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.compared_operators import Operator
 from ..ssl.recipe import Recipe, load_recipe
 from .paper import METHODS
 
@@ -84,6 +85,9 @@ class Plan:
     recipe_name: str
     changes: tuple[str, ...] = ()
     protocol: Mapping[str, int] = field(default_factory=dict)  # what differs from the retrieval protocol of the scale
+    operators: tuple[Operator, ...] | None = (
+        None  # in the place of those that retrieval compares; steps know their names
+    )
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""

@@ -66,7 +66,7 @@ def retrieval(plan: Plan, workspace: Workspace) -> Outcome:
     plan.seeds.check(recipes)
     for name, recipe in plan.seeds.chosen(recipes).items():
         # Answers to NOT of our own are compared where they would be used.
-        operators = PAPER + ARITHMETIC if name in BASELINES else OPERATORS
+        operators = plan.operators or (PAPER + ARITHMETIC if name in BASELINES else OPERATORS)
         found = []
         for _, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {

@@ -44,6 +44,7 @@ def classification(plan: Plan, workspace: Workspace) -> Outcome:
         figures,
         protocol,
         [Section("Accuracy", _runs(plan, figures), [table]), *_comparison(figures, "accuracy")],
+        _told_apart(figures, "accuracy"),
     )
 
 
@@ -103,6 +104,7 @@ def multilabel(plan: Plan, workspace: Workspace) -> Outcome:
             ),
             *_comparison(figures, "mean average precision"),
         ],
+        _told_apart(figures, "mean average precision"),
     )
 
 
@@ -222,16 +224,22 @@ def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
     return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
 
 
-def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
-    """The differences of all methods to logic, run by run; empty where there is nothing to compare."""
+def _differences(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[int, Interval]]:
+    """Of each method that has several runs to compare: how many, and its difference to logic, run by run."""
     if PAPERS not in figures:
-        return []
-    rows: list[list[Cell]] = []
-    for name, found in figures.items():
-        # The same seed has the same start of the linear layer, and the same order of pictures.
-        pairs = list(zip(found["runs"], figures[PAPERS]["runs"], strict=False))
-        if name != PAPERS and len(pairs) > 1:
-            rows.append([name, len(pairs), paired_difference(pairs), _verdict(paired_difference(pairs))])
+        return {}
+    # The same seed has the same start of the linear layer, and the same order of pictures.
+    pairs = {name: list(zip(found["runs"], figures[PAPERS]["runs"], strict=False)) for name, found in figures.items()}
+    return {
+        name: (len(runs), paired_difference(runs)) for name, runs in pairs.items() if name != PAPERS and len(runs) > 1
+    }
+
+
+def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
+    """The differences of all methods to logic; empty where there is nothing to compare."""
+    rows: list[list[Cell]] = [
+        [name, runs, difference, _compared(difference)] for name, (runs, difference) in _differences(figures).items()
+    ]
     if not rows:
         return []
     caption = f"Mean difference in {what} to {PAPERS}, over runs with the same seed."
@@ -239,9 +247,19 @@ def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Sec
     return [Section(f"Compared with {PAPERS}", text, [Table(caption, ["method", "runs", "difference", ""], rows)])]
 
 
-def _verdict(difference: Interval) -> str:
+def _told_apart(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
+    """The same in one sentence, of the paper's methods; empty where there is nothing to compare."""
+    told = [
+        f"{name} is {_compared(difference)}"
+        for name, (_, difference) in _differences(figures).items()
+        if name in METHODS
+    ]
+    return f"By {what}, {', '.join(told)}." if told else ""
+
+
+def _compared(difference: Interval) -> str:
     if difference.low <= 0 <= difference.high:
-        return "not told apart"
+        return "not told apart from logic"
     return "better than logic" if difference.value > 0 else "worse than logic"
 
 

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andornot import Representation, all_of, any_of, cross_entropy, degree_distance
+from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments.compared_operators import (
     OPERATORS,
     Operands,
+    Operator,
     gallery_vectors,
     in_space,
     query_vectors,
@@ -172,3 +174,16 @@ def test_inner_products_are_the_distances():
     cosines = query_vectors(features, "features") @ gallery_vectors(theirs, gallery, "features").T
     expected = torch.nn.functional.cosine_similarity(features[:, None], theirs[None], dim=-1)
     torch.testing.assert_close(cosines, expected)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (("a&~b", "mine", "degrees"), "the operator 'mine': unknown query \"a&~b\"; did you mean"),
+        (("ab&~b", "mine", "degree"), 'the operator \'mine\': unknown space "degree"; did you mean "degrees"'),
+        (("ab&~b", "mine", "features"), 'features are compared by the distance "features"'),
+    ],
+)
+def test_an_operator_that_cannot_be_asked_is_refused_when_it_is_made(how, message):
+    with pytest.raises(EvaluationError, match=message):
+        Operator(*how, lambda x: x.ab)

@@ -3,11 +3,13 @@
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
 from squares import CORNERS, small_model, squares
 
+from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.compared_operators import DEGREES, OPERATORS, PAPER, Operator
 from andornot.evaluate.experiments.retrieval import Protocol, choose_pictures, encode_retrieval
@@ -18,6 +20,8 @@ from andornot.evaluate.experiments.retrieval_report import (
     operability_outcome,
     retrieval_outcome,
 )
+from andornot.evaluate.metrics.intervals import Interval
+from andornot.evaluate.metrics.operability import closeness
 from andornot.evaluate.report.outcome import Outcome, Picture, Table
 from andornot.evaluate.report.writing import REPORT, RESULT, write_outcome
 from andornot.logic.distance import SCORES, Score
@@ -127,6 +131,39 @@ def test_the_summary_says_the_rates_of_the_papers_operators_by_its_distance_and_
     for key in (("a|b", "Gödel"), ("ab", ""), ("ab&a", "Gödel"), ("ab&~b", "Gödel"), ("a", "")):
         assert f"{found[key]['a']['value']:.0%}" in paragraph
     assert f"class b is left in {found['ab&~b', 'Gödel']['b']['value']:.0%}" in paragraph
+
+
+def test_the_verdict_says_of_each_operator_whether_it_works(outcome):
+    (rows,) = outcome.figures.values()
+    found = {
+        row["query"]: closeness(Interval(**row["shift"]), row["relative"] and row["reference"] - row["chance"])
+        for row in rows
+        if (row["operator"], row["distance"]) == ("Gödel", "cross-entropy")
+    }
+    words = {"close": "works", "apart": "falls short", "unclear": "cannot be judged by these pictures"}
+    assert outcome.verdict == (
+        f"For the model, by the paper's cross-entropy: OR {words[found['a|b']]}, AND {words[found['ab&a']]}, "
+        f"NOT {words[found['ab&~b']]}."
+    )
+
+
+def test_an_operator_of_ones_own_is_a_function_handed_over(model):
+    mine = Operator("ab&~b", "my own", "degrees", lambda x: x.ab * (1 - x.b / 2))
+    sets = squares(80), squares(40, seed=1)
+    outcome = operability_outcome(model, *sets, PROTOCOL, operators=[*PAPER, mine], progress=False)
+    assert [line[0] for line in tables(outcome)["NOT: ab&~b"].rows].count("my own") == 1
+
+
+@pytest.mark.parametrize(
+    ("operators", "message"),
+    [
+        (PAPER[:-1], r"the paper's operators: give them too, as in \[\*PAPER, mine\]"),
+        ([*PAPER, replace(PAPER[0], distances=DEGREES)], "two operators for a|b are named 'Gödel'"),
+    ],
+)
+def test_operators_that_no_report_can_be_made_of_are_refused(operators, message, model):
+    with pytest.raises(EvaluationError, match=message):
+        operability_outcome(model, squares(80), squares(40, seed=1), PROTOCOL, operators=operators)
 
 
 def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_their_rows(model, monkeypatch):

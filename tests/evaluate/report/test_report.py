@@ -194,6 +194,19 @@ def test_a_picture_is_there_to_the_last_pixel_with_words_for_it(tmp_path):
         assert np.array_equal(np.asarray(shown), np.asarray(drawn)[..., :3])
 
 
+def test_the_verdict_stands_before_the_summary(tmp_path):
+    result, page = written(tmp_path, verdict="It works.")
+    assert result["verdict"] == "It works."
+    assert page.texts["p"] == ["It works.", "A summary."]
+
+
+def test_charts_turn_dark_with_the_page_and_photographs_do_not(tmp_path):
+    shown = Figure(figsize=(1, 1))
+    shown.subplots().imshow(np.zeros((2, 2)))
+    page = page_with(Picture("A chart.", drawing()), Picture("A picture.", shown), folder=tmp_path)
+    assert page.values("img", "class") == ["chart", "photographs"]
+
+
 HOSTILE = ["<b>", "</td></table><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "&lt;", "]]>", "a\x00b"]
 
 
@@ -252,6 +265,13 @@ def test_figures_stand_right_and_words_left(tmp_path):
     assert page.values("th", "class")[:4] == ["text", "number", "number", "text"]
     assert page.values("td", "class") == ["number", "number", "text"] * 2
     assert page.values("th", "scope")[:6] == ["col"] * 4 + ["row"] * 2
+
+
+def test_sentences_are_broken_into_lines_and_words_are_not(tmp_path):
+    rows = [["short", "A sentence that would make the table wider than a page, were it in one line."], ["b", "word"]]
+    page = page_with(Table("Claims.", ["name", "claim"], rows), folder=tmp_path)
+    assert page.values("td", "class") == ["text sentences"] * 2
+    assert page.values("th", "class") == ["text", "text sentences", "text", "text"]
 
 
 def test_the_best_of_a_column_is_bold(tmp_path):
@@ -330,14 +350,14 @@ def test_a_second_report_takes_the_place_of_the_first(tmp_path):
 def test_a_kill_between_the_two_files_leaves_no_result(tmp_path):
     written(tmp_path, title="old")
     code = (
-        "import os, signal, sys, pathlib; from andornot.evaluate import outcome, report\n"
-        "write = report.write_text\n"
+        "import os, signal, sys, pathlib; from andornot.evaluate.report import outcome, writing\n"
+        "write = writing.write_text\n"
         "def dying(path, content):\n"
         "    if path.name == 'result.json': os.kill(os.getpid(), signal.SIGKILL)\n"
         "    write(path, content)\n"
-        "report.write_text = dying\n"
+        "writing.write_text = dying\n"
         "new = outcome.Outcome('new', '', {}, {}, [])\n"
-        "report.write_outcome(pathlib.Path(sys.argv[1]), new, settings={}, seed=0, seconds=0)"
+        "writing.write_outcome(pathlib.Path(sys.argv[1]), new, settings={}, seed=0, seconds=0)"
     )
     killed = subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -1,20 +1,23 @@
 """The operators and distances that the retrieval experiments compare: one function and one line of a table each.
 
-To try an operator of your own, write a function of `Operands` and add a line to `CANDIDATES`; for a distance of
-representations add one to `SCORES` in `andornot.logic.distance`.
+To try an operator of your own, write a function of `Operands`, make an `Operator` of it, and hand `[*PAPER, mine]` to
+`operability_outcome` or `reproduce`. For a distance of representations add one to `SCORES` in
+`andornot.logic.distance`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from ...errors import unknown
 from ...logic import Formula, Representation, all_of, any_of, difference
 from ...logic.distance import SCORES
+from ..errors import EvaluationError
 from ..metrics.operability import Query
 
 Space = Literal["representation", "degrees", "features"]
@@ -42,16 +45,25 @@ class Operands(NamedTuple):
 class Operator:
     """One way to answer a query, and the distances that it is compared under.
 
-    With `weights` the function takes one of them as its second argument: for each pair of classes the one that is best
-    on the other classes.
+    `function` takes `Operands` in the operator's space, and gives a value of that space. With `weights` it takes one of
+    them as its second argument: for each pair of classes the one that is best on the other classes.
     """
 
     query: Query
     name: str
     space: Space
     function: Callable[..., Any]
-    distances: tuple[str, ...]
+    distances: tuple[str, ...] = DEGREES
     weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind, name, known in (("query", self.query, get_args(Query)), ("space", self.space, get_args(Space))):
+            if name not in known:
+                raise EvaluationError(f"the operator {self.name!r}: {unknown(kind, name, known)}")
+        if (self.space == "features") != (self.distances == FEATURES):
+            raise EvaluationError(
+                f'the operator {self.name!r}: features are compared by the distance "features", and nothing else is'
+            )
 
 
 def negation_power(x: Operands, power: float) -> Tensor:
@@ -128,6 +140,16 @@ CANDIDATES: Final = (
 )
 
 OPERATORS: Final = PAPER + ARITHMETIC + CANDIDATES
+
+
+def check_operators(operators: Sequence[Operator]) -> None:
+    """An EvaluationError unless a report can be made of them: those of the paper among them, and each name once."""
+    if not set(PAPER) <= set(operators):
+        raise EvaluationError("the report compares with the paper's operators: give them too, as in [*PAPER, mine]")
+    names = [(operator.query, operator.name) for operator in operators]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise EvaluationError(f"two operators for {twice[0]} are named {twice[1]!r}: give each a name of its own")
 
 
 def in_space(features: Tensor, representation: Representation, space: Space) -> Any:

@@ -14,11 +14,11 @@ from ...logic import Formula
 from ...logic.distance import SCORES
 from ...model import Model
 from ..metrics.intervals import Interval
-from ..metrics.operability import Row, summarise
+from ..metrics.operability import CLOSE, Row, summarise
 from ..report.charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from ..report.figures import SearchRow, draw_search
 from ..report.outcome import Cell, Outcome, Picture, Section, Table
-from .compared_operators import OPERATORS, Operator
+from .compared_operators import OPERATORS, Operator, check_operators
 from .operability import NEIGHBOURS, measure_operability
 from .retrieval import EncodedRetrieval, Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
 
@@ -31,6 +31,7 @@ _QUERIES: Final = {
     "ab&~b": "NOT: ab&~b",
     "ab&~b|a": "NOT, keeping what a shares",
 }
+_NAMES: Final = {"a|b": "OR", "ab&a": "AND", "ab&~b": "NOT"}
 _DISTANCES: Final = {
     "cross-entropy": "cross-entropy",
     "degrees": "cosine of degrees",
@@ -41,7 +42,14 @@ _OPERABILITY: Final = (
     "The difference alone flatters a weak model: one that finds nothing has no reference to be away from. So the "
     "second table divides it by what the reference is above chance, which is the share of class a in the gallery: 0 is "
     "as good as a plain picture, 1 as far from it as that is from chance. Nothing stands where the reference is not "
-    "above chance."
+    "above chance.\n\n"
+    "An operator works, in the first sentence of this page, if all of the interval of its mean rate less that of the "
+    f"reference lies within {CLOSE:.0%} of what that is above chance. It falls short if all of it lies outside."
+)
+_GROUPS: Final = (
+    "All bars are of class a, and a colour is what the queries of a group should find. Blue, “like ab”: as much of it "
+    "as a picture of both. Orange, “like a”: as much as a finds. Green, “like b”: as little of it as b finds, for what "
+    "is left of ab after AND with b, or without a, is b."
 )
 _PICTURED: Final = 3
 _HITS: Final = 10
@@ -53,11 +61,14 @@ def operability_outcome(
     queries: ImageSet | None,
     protocol: Protocol = Protocol(),  # noqa: B008 - frozen
     *,
+    operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
 ) -> Outcome:
-    """All queries, operators and distances for one model."""
+    """All queries, operators and distances for one model; operators of your own as in `[*PAPER, mine]`."""
+    check_operators(operators)
     retrieval = choose_pictures(gallery, queries, protocol)
-    rows = measure_rows(encode_retrieval(model, retrieval, progress=progress), protocol, progress=progress)
+    encoded = encode_retrieval(model, retrieval, progress=progress)
+    rows = measure_rows(encoded, protocol, operators=operators, progress=progress)
     pictures = draw_hits("the model", model, retrieval)
     return retrieval_outcome("Operability of representations", {"the model": rows}, retrieval, protocol, pictures)
 
@@ -98,7 +109,7 @@ def retrieval_outcome(
             "what a does. The smaller the difference to that reference, the better; for NOT, class b must go as well.",
         ),
         Section("How far each operator is from its reference", _OPERABILITY, _difference_tables(rows)),
-        Section("Occurrence rates", content=list(_charts(rows, protocol.top))),
+        Section("Occurrence rates", _GROUPS, list(_charts(rows, protocol.top))),
         Section(
             "Operators compared",
             "The same queries answered in other ways: other logics, and arithmetic on plain vectors. A weight that is "
@@ -126,6 +137,7 @@ def retrieval_outcome(
             "chance": "the share of class a in the gallery",
         },
         sections,
+        _verdict(about, rows[about]),
     )
 
 
@@ -141,8 +153,21 @@ def _summary(rows: Rows, about: str) -> str:
     return "\n\n".join(_rates_in_words(name, rows[name], distance) for name, distance in told)
 
 
+def _verdict(name: str, found: Sequence[Row]) -> str:
+    """What became of each of the paper's operators, by its distance."""
+    words = {"close": "works", "apart": "falls short", "unclear": "cannot be judged by these pictures"}
+    of = _of_paper(found, "cross-entropy")
+    told = ", ".join(f"{operator} {words[of[query].closeness]}" for query, operator in _NAMES.items())
+    return f"For {name}, by {_BY['cross-entropy']}: {told}."
+
+
+def _of_paper(found: Sequence[Row], distance: str) -> dict[str, Row]:
+    """The rows of the paper's operators, by their query."""
+    return {row.query: row for row in found if row.operator == "Gödel" and row.distance == distance}
+
+
 def _rates_in_words(name: str, found: Sequence[Row], distance: str) -> str:
-    paper = {row.query: row for row in found if row.operator == "Gödel" and row.distance == distance}
+    paper = _of_paper(found, distance)
     either, common, without = (paper[query] for query in ("a|b", "ab&a", "ab&~b"))
     return (
         f"{name[0].upper()}{name[1:]}, by {_BY[distance]}. Class a makes up {either.a.value:.0%} of the hits of "
@@ -173,7 +198,7 @@ def _paper_table(rows: Rows, caption: str, cell: Callable[[Row], Cell]) -> Table
     lines: list[list[Cell]] = []
     for name, found in rows.items():
         for distance in ("cross-entropy", "degrees"):
-            of = {row.query: row for row in found if row.operator == "Gödel" and row.distance == distance}
+            of = _of_paper(found, distance)
             lines.append([name, _DISTANCES[distance], *(cell(of[query]) for query in _QUERIES)])
     return Table(caption, ["model", "compared by", *columns], lines, best=dict.fromkeys(columns, "low"))
 

@@ -17,6 +17,27 @@ Query = Literal["a|b", "ab&a", "ab&~b", "ab&~b|a"]
 # A query, and the plain query that it should behave like.
 REFERENCES: Final[dict[Query, str]] = {"a|b": "ab", "ab&a": "a", "ab&~b": "a", "ab&~b|a": "a"}
 
+Closeness = Literal["close", "apart", "unclear"]
+
+# A rate is close to its reference within this part of what that is above chance.
+CLOSE: Final = 0.2
+
+
+def closeness(shift: Interval, above_chance: float | None) -> Closeness:
+    """Whether a rate is close to its reference, by the whole interval of their difference.
+
+    `above_chance` is what the reference is above chance; None where that is not sure, and there is nothing to judge by.
+
+    >>> closeness(Interval(-0.1, -0.11, -0.09), above_chance=0.8), closeness(Interval(-0.1, -0.11, -0.09), 0.4)
+    ('close', 'apart')
+    """
+    if above_chance is None:
+        return "unclear"
+    reach = CLOSE * above_chance
+    if -reach <= shift.low and shift.high <= reach:
+        return "close"
+    return "apart" if shift.low > reach or shift.high < -reach else "unclear"
+
 
 class Key(NamedTuple):
     """A way to search: the query, the operator's name ("" for a picture as it is), and the distance."""
@@ -91,6 +112,11 @@ class Row:
     def key(self) -> Key:
         """Which way to search it is."""
         return Key(self.query, self.operator, self.distance)
+
+    @property
+    def closeness(self) -> Closeness:
+        """Whether it finds as much of class a as its reference."""
+        return closeness(self.shift, None if self.relative is None else self.reference - self.chance)
 
     def spread(self, figure: str) -> Spread:
         """Mean and deviation of a figure over runs."""

@@ -54,10 +54,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All of an experiment. `figures` and `protocol` are plain data for result.json, `sections` are the report."""
+    """All of an experiment. `figures` and `protocol` are plain data for result.json, `sections` are the report.
+
+    `verdict` is one plain sentence before the summary, where that is full of figures.
+    """
 
     title: str
     summary: str
     figures: Mapping[str, Any]
     protocol: Mapping[str, Any]
     sections: Sequence[Section]
+    verdict: str = ""

@@ -1,4 +1,7 @@
-"""An outcome as a page: one HTML file that loads nothing and runs nothing, for a reader who does not know the code."""
+"""An outcome as a page: one HTML file that loads nothing and runs nothing, for a reader who does not know the code.
+
+What stands where is in `templates/`; here is what is written there.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib import resources
+from functools import cache
 from io import BytesIO
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from PIL import Image
 
 from ..errors import EvaluationError
@@ -21,13 +24,12 @@ from ..metrics.intervals import Interval, Spread
 from .outcome import Cell, Link, Picture, Section, Table
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from matplotlib.figure import Figure
 
 _DPI: Final = 160
 _CSS_DPI: Final = 96  # what a browser takes for an inch
-
-# Should a mistake ever let markup through, it still loads and runs nothing.
-_POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_SENTENCE: Final = 40  # a text longer than this is broken into lines, in a table
 
 # HTML has no place for control characters, nor for the halves of characters that names of files can have.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -35,62 +37,65 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\ud
 
 def make_page(result: Mapping[str, Any], sections: Sequence[Section]) -> str:
     """The page of a result, as `result.json` has it, and of the sections that explain it."""
-    style = _element("style")
-    style.text = (resources.files("andornot.evaluate.report") / "page.css").read_text(encoding="utf-8")
-    head = _element(
-        "head",
-        _element("meta", charset="utf-8"),
-        _element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        _element("meta", name="color-scheme", content="light dark"),
-        _element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        _element("title", result["title"]),
-        _element("link", rel="icon", href="data:,"),  # or a browser asks the server for one
-        style,
+    settings = dict(result["settings"])
+    command = settings.pop("command", None)
+    facts = {"Protocol": result["protocol"], "Settings": settings, "This run": _run(result)}
+    return _template().render(
+        title=result["title"],
+        summary=_paragraphs(f"{result.get('verdict', '')}\n\n{result['summary']}"),
+        sections=[
+            {
+                "title": section.title,
+                "paragraphs": _paragraphs(section.text),
+                "content": [_table(part) if isinstance(part, Table) else _picture(part) for part in section.content],
+            }
+            for section in sections
+        ],
+        command=None if command is None else _inline(command),
+        facts={name: list(_flattened(value)) for name, value in facts.items()},
     )
-    header = _element("header", _element("h1", result["title"]), *_paragraphs(result["summary"]))
-    main = _element("main", header, *(_section(section) for section in sections), _measurement(result))
-    page = _element("html", head, _element("body", main), lang="en")
-    ElementTree.indent(page, space="")
-    return "<!doctype html>\n" + ElementTree.tostring(page, encoding="unicode", method="html") + "\n"
 
 
-def _element(tag: str, *content: Element | str, **attributes: str) -> Element:
-    """An element with a text, or with other elements. All text of a page comes through here, and is escaped."""
-    element = Element(tag, {name.strip("_").replace("_", "-"): _printable(text) for name, text in attributes.items()})
-    for part in content:
-        if isinstance(part, str):
-            element.text = _printable(part)
-        else:
-            element.append(part)
-    return element
+@cache
+def _template() -> Template:
+    """Every text is escaped, and one that is missing is an error."""
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("page.html")
 
 
-def _printable(text: str) -> str:
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+def _printable(value: object) -> object:
+    if not isinstance(value, str) or isinstance(value, Markup):  # what a macro made is done already
+        return value
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
-def _paragraphs(text: str) -> list[Element]:
-    return [_element("p", part.strip()) for part in re.split(r"\n\s*\n", text) if part.strip()]
-
-
-def _section(section: Section) -> Element:
-    content = [_table(part) if isinstance(part, Table) else _picture(part) for part in section.content]
-    return _element("section", _element("h2", section.title), *_paragraphs(section.text), *content)
-
-
-def _scroll(content: Element, label: str) -> Element:
-    """A box in which something wide scrolls, so that the page does not."""
-    return _element("div", content, class_="scroll", role="region", aria_label=label, tabindex="0")
+def _paragraphs(text: str) -> list[str]:
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 # --- pictures -------------------------------------------------------------------------------------------------------
 
 
-def _picture(picture: Picture) -> Element:
-    width, height = (str(round(inches * _CSS_DPI)) for inches in picture.figure.get_size_inches())
-    source = f"data:image/png;base64,{base64.b64encode(_png(picture.figure)).decode()}"
-    image = _element("img", src=source, alt=picture.caption, width=width, height=height)
-    return _element("figure", _scroll(image, picture.caption), _element("figcaption", picture.caption))
+def _picture(picture: Picture) -> dict[str, Any]:
+    width, height = (round(inches * _CSS_DPI) for inches in picture.figure.get_size_inches())
+    # In the dark a chart is shown dark; photographs stay as they are.
+    photographs = any(axes.images for axes in picture.figure.axes)
+    return {
+        "kind": "picture",
+        "caption": picture.caption,
+        "source": f"data:image/png;base64,{base64.b64encode(_png(picture.figure)).decode()}",
+        "width": width,
+        "height": height,
+        "looks": "photographs" if photographs else "chart",
+    }
 
 
 def _png(figure: Figure) -> bytes:
@@ -104,27 +109,39 @@ def _png(figure: Figure) -> bytes:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _table(table: Table) -> Element:
+def _table(table: Table) -> dict[str, Any]:
     _check(table)
     columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
-    kinds = ["text" if any(isinstance(cell, str | Link) for cell in cells) else "number" for cells in columns]
+    kinds = [_kind(cells) for cells in columns]
     best = [
         _best(cells, table.best.get(name), table.digits) for name, cells in zip(table.columns, columns, strict=True)
     ]
-    head = [_element("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, kinds, strict=True)]
-    body = []
-    for row in table.rows:
-        line = [_element("th", _linked(row[0], table.digits), scope="row", class_=kinds[0])]
-        for cell, kind, figure in list(zip(row, kinds, best, strict=True))[1:]:
-            text = _linked(cell, table.digits)
-            marked = figure is not None and _rounded(cell, table.digits) == figure
-            line.append(_element("td", _element("b", text) if marked else text, class_=kind))
-        body.append(_element("tr", *line))
-    grid = _element("table", _element("thead", _element("tr", *head)), _element("tbody", *body))
-    content = [_element("figcaption", table.caption), _scroll(grid, table.caption)]
-    if explained := _explained(table):
-        content.append(_element("p", explained, class_="note"))
-    return _element("figure", *content)
+    return {
+        "kind": "table",
+        "caption": table.caption,
+        "columns": list(zip(table.columns, kinds, strict=True)),
+        "rows": [
+            [
+                {
+                    "text": _shown(cell, table.digits),
+                    "href": cell.href if isinstance(cell, Link) else None,
+                    "class": kind,
+                    "best": figure is not None and _rounded(cell, table.digits) == figure,
+                }
+                for cell, kind, figure in zip(row, kinds, best, strict=True)
+            ]
+            for row in table.rows
+        ],
+        "note": _explained(table),
+    }
+
+
+def _kind(cells: Sequence[Cell]) -> str:
+    """How a column is set: figures, words, or sentences, which are broken into lines."""
+    texts = [cell.text if isinstance(cell, Link) else cell for cell in cells if isinstance(cell, str | Link)]
+    if not texts:
+        return "number"
+    return "text" if max(map(len, texts)) <= _SENTENCE else "text sentences"
 
 
 def _check(table: Table) -> None:
@@ -152,10 +169,6 @@ def _best(cells: Sequence[Cell], direction: str | None, digits: int) -> float | 
 def _rounded(cell: Cell, digits: int) -> float | None:
     figure = cell.mean if isinstance(cell, Spread) else cell.value if isinstance(cell, Interval) else cell
     return round(float(figure), digits) if isinstance(figure, Real) and math.isfinite(figure) else None
-
-
-def _linked(cell: Cell, digits: int) -> Element | str:
-    return _element("a", cell.text, href=cell.href) if isinstance(cell, Link) else _shown(cell, digits)
 
 
 def _shown(cell: Cell, digits: int) -> str:
@@ -187,23 +200,6 @@ def _explained(table: Table) -> str:
 
 
 # --- how it was measured --------------------------------------------------------------------------------------------
-
-
-def _measurement(result: Mapping[str, Any]) -> Element:
-    """The last section: all that is needed to do it again."""
-    settings = dict(result["settings"])
-    command = settings.pop("command", None)
-    content = [] if command is None else [_element("p", "The command:"), _element("pre", _inline(command))]
-    bodies = []
-    for title, facts in {"Protocol": result["protocol"], "Settings": settings, "This run": _run(result)}.items():
-        lines = [
-            _element("tr", _element("th", name, scope="row"), _element("td", text)) for name, text in _flattened(facts)
-        ]
-        if lines:
-            heading = _element("tr", _element("th", title, colspan="2", scope="rowgroup"), class_="group")
-            bodies.append(_element("tbody", heading, *lines))
-    facts = _scroll(_element("table", *bodies, class_="facts"), "How this was measured")
-    return _element("section", _element("h2", "How this was measured"), *content, facts)
 
 
 def _run(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def write_outcome(
     result = plain(
         {
             "title": outcome.title,
+            "verdict": outcome.verdict,
             "summary": outcome.summary,
             "figures": outcome.figures,
             "protocol": outcome.protocol,
