@@ -173,7 +173,7 @@ def _style(colour: str, index: int) -> dict[str, Any]:
     shade = _SHADES[index % len(_SHADES)]
     face = tuple(1 - shade * (1 - channel) for channel in to_rgb(colour))
     hatch = _HATCHES[index // len(_SHADES) % len(_HATCHES)]
-    return {"facecolor": face, "hatch": hatch, "edgecolor": _darker(colour), "linewidth": 0}
+    return {"facecolor": face, "hatch": hatch, "edgecolor": _darker(colour), "linewidth": 0.5}
 
 
 def _darker(colour: str) -> tuple[float, ...]:
