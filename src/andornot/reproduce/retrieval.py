@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -71,7 +70,7 @@ def retrieval(plan: Plan, workspace: Workspace) -> Outcome:
         for _, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {
                 "model": model.id,
-                "protocol": asdict(protocol),
+                "protocol": protocol.model_dump(),
                 "task": task.counts(),
                 "operators": [f"{operator.query} {operator.name} {operator.distances}" for operator in operators],
             }

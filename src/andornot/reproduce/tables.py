@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -140,7 +140,7 @@ class _Precisions:
         settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
 
         def measure(model: Model, seed: int) -> dict[str, Any]:
-            result = multilabel_evaluation(model, self._train, self._test, replace(settings, seed=seed))
+            result = multilabel_evaluation(model, self._train, self._test, settings.changed(seed=seed))
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(

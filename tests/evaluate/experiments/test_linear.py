@@ -221,10 +221,9 @@ def test_the_learning_rate_is_a_cosine_and_batches_are_even(model):
         return torch.zeros(len(numbers), 64)
 
     targets = torch.zeros(100, dtype=torch.int64)
-    train_layer(
-        layer, optimiser, torch.nn.functional.cross_entropy, inputs, targets, torch.arange(65), epochs=4,
-        batch_size=32, generator=generator,
-    )  # fmt: skip
+    settings = LinearSettings(epochs=4, batch_size=32)
+    loss = torch.nn.functional.cross_entropy
+    train_layer(layer, optimiser, loss, inputs, targets, torch.arange(65), settings, generator)
     assert sizes == [22, 22, 21] * 4
     assert rates[::3] == pytest.approx([2.0, 1 + 0.5**0.5, 1.0, 1 - 0.5**0.5])
 
@@ -295,6 +294,8 @@ def test_sets_that_do_not_fit_are_refused_in_one_line(model):
         ({"momentum": 1}, "momentum must be from 0 to below 1"),
         ({"weight_decay": -1}, "weight_decay must be 0 or more"),
         ({"validation": 0}, "validation is a part between 0 and 1"),
+        ({"epoch": 3}, 'unknown setting "epoch"; did you mean "epochs"'),
+        ({"cached": "perhaps"}, 'cached: Input should be a valid boolean.*, not "perhaps"'),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, message):

@@ -1,7 +1,6 @@
 """The retrieval task: which pictures take part, what is refused and how to go on, and how often a class is found."""
 
 import re
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -149,14 +148,14 @@ def test_queries_have_exactly_one_or_exactly_two_classes_and_the_gallery_exactly
 
 def test_a_gallery_of_all_pictures_has_those_of_several_classes_too():
     train = some_together(VOC)
-    task = choose_pictures(train, some_together(VOC, name="test"), replace(SMALL, gallery=None))
+    task = choose_pictures(train, some_together(VOC, name="test"), SMALL.changed(gallery=None))
     assert list(task.gallery.names) == list(train.names)
 
 
 @pytest.mark.parametrize("size", [35, None])
 def test_labelled_queries_are_held_out_where_there_are_no_others(size):
     train = some_together({**VOC, (2,): 48})
-    task = choose_pictures(train, None, replace(SMALL, gallery=size))
+    task = choose_pictures(train, None, SMALL.changed(gallery=size))
     assert list(task.singles) == [0, 1, 2]
     asked = {name for part in parts(task) for name in part.names}
     assert not asked & set(task.gallery.names)
@@ -185,8 +184,8 @@ def test_held_out_queries_must_leave_enough():
     ids=["one class", "one class, held out", "several", "several, held out"],
 )
 def test_the_seed_decides_which_pictures_take_part(sets):
-    protocol = replace(SMALL, enough=30, gallery=20)
-    first, again, other = (choose_pictures(*sets, replace(protocol, seed=seed)) for seed in (0, 0, 1))
+    protocol = SMALL.changed(enough=30, gallery=20)
+    first, again, other = (choose_pictures(*sets, protocol.changed(seed=seed)) for seed in (0, 0, 1))
     assert names(first) == names(again)
     assert all(mine != others for mine, others in zip(names(first)[1:], names(other)[1:], strict=True))
     assert first.counts() == other.counts()
@@ -249,7 +248,7 @@ def test_too_few_pictures_are_refused_and_the_hint_works(case):
             assert "\n" not in text
             changes = {option: int(number) for option, number in re.findall(r"--(\w+) (\d+)", text.partition(": ")[2])}
             assert changes, text
-            protocol, message = replace(protocol, **changes), ""
+            protocol, message = protocol.changed(**changes), ""
         else:
             break
     assert message == "", "it was refused at first"

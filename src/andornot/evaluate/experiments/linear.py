@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from ...data import ImageSet
@@ -18,11 +19,13 @@ from ..report.charts import draw_curve
 from ..report.outcome import Outcome, Picture, Section, Table
 from .lars import LARS
 from .probing import (
+    BatchSize,
+    Epochs,
+    LayerSettings,
+    LearningRate,
     Reader,
-    Reads,
     cached_inputs,
     check_sets,
-    check_settings,
     classes_of,
     common_protocol,
     evaluation_pictures,
@@ -33,40 +36,18 @@ from .probing import (
     train_layer,
 )
 
-if TYPE_CHECKING:
-    pass
 
-
-@dataclass(frozen=True)
-class LinearSettings:
+class LinearSettings(LayerSettings):
     """How the layer is trained; the defaults are the paper's.
 
-    `cached` computes the features once, without augmentation: quick on a CPU. `validation` is the part of the training
-    pictures, drawn by `seed`, that the layer is not trained on, but its best epoch chosen with. The paper's layer
-    `reads` the backbone; it may read the possession degrees instead.
+    `cached` features are without augmentation. `validation` is the part of the training pictures, drawn by `seed`, that
+    the layer is not trained on, but its best epoch chosen with.
     """
 
-    epochs: int = 200
-    batch_size: int = 512
-    learning_rate: float = 1.6
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    cached: bool = False
-    validation: float = 0.1
-    reads: Reads = "backbone"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_settings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            reads=self.reads,
-        )
-        if not 0 < self.validation < 1:
-            raise EvaluationError(f"validation is a part between 0 and 1, as 0.1, not {self.validation}")
+    epochs: Epochs = 200
+    batch_size: BatchSize = 512
+    learning_rate: LearningRate = 1.6
+    validation: Annotated[float, Field(gt=0, lt=1, description="validation is a part between 0 and 1, as 0.1")] = 0.1
 
 
 @dataclass(frozen=True)
@@ -130,9 +111,8 @@ def linear_evaluation(
             inputs,
             classes,
             learnt,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            generator=generator,
+            settings,
+            generator,
             after_epoch=validate,
             progress=progress,
         )
@@ -140,10 +120,8 @@ def linear_evaluation(
         accuracy = _accuracy(best, features, new_classes)
     protocol = {
         "evaluation": "linear",
-        **common_protocol(reader, digest, known, new),
+        **common_protocol(reader, settings, digest, known, new),
         "optimiser": "LARS, trust coefficient 0.001; the bias takes plain momentum steps",
-        "schedule": "cosine decay, from epoch to epoch",
-        "settings": asdict(settings),
         "training_views": "none: features cached, without augmentation"
         if settings.cached
         else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": "the original"},

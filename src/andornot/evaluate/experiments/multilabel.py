@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import torch
+from pydantic import field_validator, model_validator
 from torch import Tensor, nn
 
 from ...data import ImageSet, Pictures
@@ -17,13 +18,15 @@ from ..errors import EvaluationError
 from ..metrics.average_precision import VARIANTS, Variant, mean_average_precision
 from ..report.outcome import Outcome, Section, Table
 from .probing import (
+    BatchSize,
+    Epochs,
     Inputs,
+    LayerSettings,
+    LearningRate,
     Reader,
-    Reads,
     cache_views,
     cached_inputs,
     check_sets,
-    check_settings,
     common_protocol,
     evaluation_pictures,
     evaluation_view,
@@ -44,42 +47,34 @@ DIFFICULT: Final = (
 )
 
 
-@dataclass(frozen=True)
-class MultilabelSettings:
+class MultilabelSettings(LayerSettings):
     """How the layer is trained, and which average precision is taken.
 
     Epochs and learning rate are the paper's, and it names no more: momentum 0.9, no weight decay, a batch of 32 as in
     its pretraining, and cosine decay are our assumptions.
 
-    `cached` computes the features once: quick on a CPU. They are of `cached_views` random crops of each picture, one of
-    which is drawn each time, or, with 0, of the picture as it is evaluated. The paper's layer `reads` the backbone; it
-    may read the possession degrees instead, which tells heads on the same backbone apart.
+    `cached` features are of `cached_views` random crops of each picture, one of which is drawn each time, or, with 0,
+    of the picture as it is evaluated. A layer that `reads` possession degrees tells heads on the same backbone apart.
     """
 
-    epochs: int = 500
-    batch_size: int = 32
-    learning_rate: float = 0.02
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    cached: bool = False
+    epochs: Epochs = 500
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 0.02
     cached_views: int = 0
     variant: Variant = "plain"
-    reads: Reads = "backbone"
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_settings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            reads=self.reads,
-        )
+    @model_validator(mode="after")
+    def _views_are_cached(self) -> Self:
         if self.cached_views < 0 or (self.cached_views and not self.cached):
             raise EvaluationError(f"cached_views={self.cached_views} must be 0 or more, and needs cached=True")
-        if self.variant not in VARIANTS:
-            raise EvaluationError(unknown("average precision", self.variant, VARIANTS))
+        return self
+
+    @field_validator("variant", mode="before")
+    @classmethod
+    def _is_known(cls, variant: str) -> str:
+        if variant not in VARIANTS:
+            raise EvaluationError(unknown("average precision", variant, VARIANTS))
+        return variant
 
 
 @dataclass(frozen=True)
@@ -123,9 +118,8 @@ def multilabel_evaluation(
             inputs,
             _truth(known).float(),
             torch.arange(len(known)),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            generator=generator,
+            settings,
+            generator,
             progress=progress,
         )
         features = reader.of_centres(new, torch.arange(len(new)), progress)
@@ -133,12 +127,10 @@ def multilabel_evaluation(
     precision = mean_average_precision(scores, _truth(new), settings.variant)
     protocol = {
         "evaluation": "multilabel",
-        **common_protocol(reader, digest, known, new),
+        **common_protocol(reader, settings, digest, known, new),
         "loss": "binary cross-entropy of each class, mean over classes",
         "optimiser": "SGD with momentum",
-        "schedule": "cosine decay, from epoch to epoch",
         "our_assumptions": ["batch_size", "momentum", "weight_decay", "schedule", "mean over classes", "no flip"],
-        "settings": asdict(settings),
         "training_views": {
             "resized_to": known.size,
             "fit": _FIT,

@@ -3,9 +3,10 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
@@ -18,6 +19,7 @@ from ...progress import track
 from ...ssl.views import GREY_WEIGHTS
 from ..errors import EvaluationError
 from ..metrics.knn import single_classes
+from .settings import Settings
 
 # Pictures up to this size are taken as they are; of larger ones the centre.
 SMALL: Final = 64
@@ -34,21 +36,26 @@ Inputs = Callable[[Tensor, torch.Generator], Tensor]
 """Features `(B, width)` to train on, of the pictures with these numbers `(B,)`."""
 
 
-def check_settings(
-    *, epochs: int, batch_size: int, learning_rate: float, momentum: float, weight_decay: float, reads: str
-) -> None:
-    """An EvaluationError for a training that cannot be."""
-    if reads not in READS:
-        raise EvaluationError(f'a linear layer reads {" or ".join(READS)}, not "{reads}"')
-    for name, number in (("epochs", epochs), ("batch_size", batch_size)):
-        if number < 1:
-            raise EvaluationError(f"{name} must be 1 or more, not {number}")
-    if not learning_rate > 0:
-        raise EvaluationError(f"learning_rate must be above 0, not {learning_rate}")
-    if not 0 <= momentum < 1:
-        raise EvaluationError(f"momentum must be from 0 to below 1, not {momentum}")
-    if not weight_decay >= 0:
-        raise EvaluationError(f"weight_decay must be 0 or more, not {weight_decay}")
+Epochs = Annotated[int, Field(ge=1, description="epochs must be 1 or more")]
+BatchSize = Annotated[int, Field(ge=1, description="batch_size must be 1 or more")]
+LearningRate = Annotated[float, Field(gt=0, description="learning_rate must be above 0")]
+
+
+class LayerSettings(Settings):
+    """How a linear layer is trained.
+
+    `cached` computes the features once: quick on a CPU. The paper's layer `reads` the backbone; it may read the
+    possession degrees instead.
+    """
+
+    epochs: Epochs
+    batch_size: BatchSize
+    learning_rate: LearningRate
+    momentum: Annotated[float, Field(ge=0, lt=1, description="momentum must be from 0 to below 1")] = 0.9
+    weight_decay: Annotated[float, Field(ge=0, description="weight_decay must be 0 or more")] = 0.0
+    cached: bool = False
+    reads: Annotated[Reads, Field(description=f"a linear layer reads {' or '.join(READS)}")] = "backbone"
+    seed: int = 0
 
 
 def check_sets(train: ImageSet, test: ImageSet, *, one_class_each: bool = False) -> None:
@@ -181,21 +188,21 @@ def train_layer(
     inputs: Inputs,
     targets: Tensor,
     numbers: Tensor,
-    *,
-    epochs: int,
-    batch_size: int,
+    settings: LayerSettings,
     generator: torch.Generator,
+    *,
     after_epoch: Callable[[int], None] | None = None,
     progress: bool | None = None,
 ) -> None:
     """Trains on the pictures with these numbers; the learning rate follows half a cosine from epoch to epoch.
 
-    An epoch is in batches of about the same size, none above `batch_size`. `after_epoch` gets the number of epochs
-    done.
+    An epoch is in batches of about the same size, none above that of the settings. `after_epoch` gets the number of
+    epochs done.
     """
+    epochs = settings.epochs
     schedule = CosineAnnealingLR(optimiser, epochs)
     device = layer.weight.device
-    steps = -(-len(numbers) // batch_size)
+    steps = -(-len(numbers) // settings.batch_size)
     with track("linear layer", epochs * steps, "steps", shown=progress, delay=2) as bar:
         for epoch in range(1, epochs + 1):
             order = numbers[torch.randperm(len(numbers), generator=generator)]
@@ -209,7 +216,9 @@ def train_layer(
                 after_epoch(epoch)
 
 
-def common_protocol(reader: Reader, backbone_digest: str, train: Pictures, test: Pictures) -> dict[str, Any]:
+def common_protocol(
+    reader: Reader, settings: LayerSettings, backbone_digest: str, train: Pictures, test: Pictures
+) -> dict[str, Any]:
     """The part of a protocol that both evaluations have, as plain data."""
     model = reader.model
     features = {
@@ -223,6 +232,8 @@ def common_protocol(reader: Reader, backbone_digest: str, train: Pictures, test:
         "features": features[reader.reads],
         "standardised_features": False,
         "backbone": {"frozen": True, "mode": "eval", "bit_identical_afterwards": True, "sha256": backbone_digest},
+        "schedule": "cosine decay, from epoch to epoch",
+        "settings": settings.model_dump(),
         "layer": {"kind": "linear", "weights": "normal, deviation 0.01", "bias": 0},
         "pictures": {"training": len(train), "test": len(test)},
         "unreadable_pictures_left_out": {"training": len(train.broken), "test": len(test.broken)},

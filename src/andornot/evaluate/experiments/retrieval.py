@@ -7,11 +7,12 @@ the other; else it is a picture with exactly these two classes, as in VOC.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ...data import ImageSet, Pictures
@@ -19,25 +20,26 @@ from ...logic import Representation
 from ...model import Model
 from ...ssl.synthesis import mix_pictures
 from ..errors import EvaluationError
+from .settings import Settings
+
+_Count = Annotated[int, Field(ge=1, description="it must be 1 or more")]
+_AllOr = Annotated[int | None, Field(ge=1, description="it must be 1 or more, or 0 for all pictures")]
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(Settings):
     """The numbers of the paper; None for a gallery of all pictures."""
 
-    pictures: int = 30  # of each of a, b and ab; two operands make pictures² combinations
-    top: int = 50
-    gallery: int | None = 200  # pictures of each class, with no other class; sets with one class each use all
-    enough: int = 200  # pictures with no other class, that a class needs to take part
-    fewest: int = 5  # pictures with exactly these two classes, that a pair needs to take part
+    pictures: _Count = 30  # of each of a, b and ab; two operands make pictures² combinations
+    top: _Count = 50
+    gallery: _AllOr = 200  # pictures of each class, with no other class; sets with one class each use all
+    enough: _Count = 200  # pictures with no other class, that a class needs to take part
+    fewest: _Count = 5  # pictures with exactly these two classes, that a pair needs to take part
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        for name in ("pictures", "top", "enough", "fewest"):
-            if getattr(self, name) < 1:
-                raise EvaluationError(f"{option_of(name)} {getattr(self, name)}: it must be 1 or more")
-        if self.gallery is not None and self.gallery < 1:
-            raise EvaluationError(f"{option_of('gallery')} {self.gallery}: it must be 1 or more, or 0 for all pictures")
+    @classmethod
+    def complaint(cls, name: str, right: str, given: object) -> str:
+        """As the command line spells it."""
+        return f"{option_of(name)} {given}: {right}"
 
 
 def make_protocol(base: Protocol, changes: Mapping[str, int]) -> Protocol:
@@ -45,7 +47,7 @@ def make_protocol(base: Protocol, changes: Mapping[str, int]) -> Protocol:
     numbers: dict[str, int | None] = dict(changes)
     if numbers.get("gallery") == 0:
         numbers["gallery"] = None
-    return replace(base, **numbers)  # type: ignore[arg-type]
+    return base.changed(**numbers)
 
 
 def option_of(number: str) -> str:

@@ -125,7 +125,7 @@ def retrieval_outcome(
         _summary(rows, about),
         {name: [asdict(row) for row in found] for name, found in rows.items()},
         {
-            **asdict(protocol),
+            **protocol.model_dump(),
             **retrieval.counts(),
             "combinations of a pair, at most": protocol.pictures**2,
             "relative negation": "ab with (a, b) one by one: as many combinations as for two operands",
