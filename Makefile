@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # In CI also the tests that take longer; on a desk the quick ones.
 TESTS ?= $(if $(CI),,-m "not slow")
 
-.PHONY: install demo test check bench clean help
+.PHONY: install demo test check bench dist clean help
 
 install: $(READY)  ## make the environment in .venv (the default)
 
@@ -23,6 +23,11 @@ check: $(READY)  ## formatting, lint and types
 
 bench: $(READY)  ## print timings as ratios against a baseline
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+dist: $(READY)  ## a wheel and an sdist in dist/, each tried in an empty environment
+	@rm -rf dist
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist .
+	@PYTHON=$(BIN)/python bash .ci/smoke dist/*.whl dist/*.tar.gz
 
 clean:  ## remove the environment and everything made
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

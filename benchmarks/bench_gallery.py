@@ -24,11 +24,12 @@ from andornot.gallery.database import Picture
 from andornot.gallery.engines import Engine, Exact
 from andornot.gallery.engines.faiss import MEASURED_TOP, Faiss
 from andornot.gallery.engines.reduction import KINDS, sample_queries
+from andornot.gallery.feature_store import as_rows, checksum
 from andornot.gallery.filters import Selection
-from andornot.gallery.indexing import index
+from andornot.gallery.indexing import Indexing
 from andornot.gallery.scope import look_through
 from andornot.gallery.vectors import Stored, Vectors
-from andornot.gallery.writer import as_rows, checksum, open_writer
+from andornot.gallery.writer import open_writer
 from andornot.model import new_backbone
 from andornot.pretraining import pretrain
 from andornot.ssl.recipe import load_recipe
@@ -81,7 +82,7 @@ def bench_index(jpegs: Path | None, folder: Path) -> Row:
         gallery = Gallery.create(folder / f"indexed-{number}")
         start = time.perf_counter()
         with open_writer(gallery.folder) as writer:
-            index(writer, gallery.model, look_through([str(jpegs)], (), prune=False), progress=False)
+            Indexing(writer, gallery.model, look_through([str(jpegs)], (), prune=False)).run(progress=False)
         middle = time.perf_counter()
         with torch.no_grad():
             for _ in range(0, count, len(batch)):
@@ -103,7 +104,7 @@ def fill(place: Path, options: argparse.Namespace, folder: Path) -> None:
     Gallery.create(place, model)
     with open_writer(place) as writer:
         for number, batch in enumerate(noisy_copies(images, options.pictures)):
-            rows = as_rows(model.features(batch, progress=False))
+            rows = as_rows(model.activations(batch, progress=False))
             first = writer.features.append(rows)
             for row, features in enumerate(rows, first):
                 path = f"/pictures/{row:06}.png"

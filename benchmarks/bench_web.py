@@ -18,7 +18,8 @@ import torch
 
 from andornot import Gallery
 from andornot.gallery.database import Picture
-from andornot.gallery.writer import as_rows, checksum, open_writer
+from andornot.gallery.feature_store import as_rows, checksum
+from andornot.gallery.writer import open_writer
 from andornot.model import Model, new_backbone
 from andornot.ssl.recipe import load_recipe
 from timing import Row, best_ratio, print_table, settle

@@ -17,7 +17,7 @@ import numpy as np
 
 from andornot import Gallery
 from andornot.data import open_images
-from andornot.gallery.sheet import save_sheet
+from andornot.gallery.contact_sheet import save_sheet
 
 _TOP = 10
 _SHEETS = 3

@@ -1,6 +1,9 @@
 """Draws the pictures of the docs: `python docs/draw.py`. Everything in them is computed, nothing is drawn by hand."""
 
 import re
+import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,7 +19,8 @@ from andornot.data.decoding import to_tensor
 from andornot.demo import FEATURES, SCENES, Search, example, index_scenes, pair_searches, scene_files, write_scenes
 from andornot.evaluate.report.figures import FAINT, INK, PALETTE, SearchRow, draw_features, draw_search
 
-IMAGES = Path(__file__).parent / "images"
+DOCS = Path(__file__).resolve().parent
+IMAGES = DOCS / "images"
 SCORES = ("degrees", "containment")
 HITS = 8  # drawn
 FIRST = 5  # counted
@@ -99,6 +103,17 @@ def print_scores(gallery: Gallery, images: ImageSet) -> None:
             print(f"| {examples} | `{score}` | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
 
 
+def draw_tutorial(folder: Path) -> None:
+    """The sheets of tutorial.md, by its own commands."""
+    here = {"andornot": [sys.executable, "-m", "andornot"], "python": [sys.executable]}
+    (folder / "examples").symlink_to(DOCS.parent / "examples")
+    for command in re.findall(r"^(?:andornot (?:index|search)|python) .*", (DOCS / "tutorial.md").read_text(), re.M):
+        program, *arguments = shlex.split(command)
+        subprocess.run([*here[program], *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    for sheet in folder.glob("*.jpg"):
+        sheet.rename(IMAGES / f"tutorial-{sheet.name}")
+
+
 def _found(
     gallery: Gallery, formulas: Sequence[str], asked: Sequence[tuple[str, ...]], score: str
 ) -> list[tuple[set[str], set[str]]]:
@@ -132,8 +147,9 @@ def main() -> None:
     draw_features(example(), FEATURES).savefig(IMAGES / "algebra.png")
     draw_or_finds_both().savefig(IMAGES / "or-finds-both.png")
     draw_semantics().savefig(IMAGES / "semantics.png")
-    with tempfile.TemporaryDirectory() as folder:
-        draw_gallery(Path(folder))
+    for draw in (draw_gallery, draw_tutorial):
+        with tempfile.TemporaryDirectory() as folder:
+            draw(Path(folder))
 
 
 if __name__ == "__main__":

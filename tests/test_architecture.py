@@ -16,14 +16,15 @@ MAY_USE = {
     "files": set(),
     "progress": set(),
     "choices": set(),
-    "logic": {"choices", "errors"},
+    "notebook": {"errors"},
+    "logic": {"choices", "errors", "notebook"},
     "data": {"errors", "files", "progress"},
     "ssl": {"errors", "files", "progress", "logic", "data"},
     "model": {"errors", "files", "progress", "logic", "data", "ssl", "version"},
     "pretraining": {"errors", "logic", "data", "ssl", "model", "evaluate"},
-    "evaluate": {"errors", "files", "progress", "logic", "data", "ssl", "model", "version"},
+    "evaluate": {"errors", "files", "notebook", "progress", "logic", "data", "ssl", "model", "version"},
     "reproduce": {"errors", "files", "logic", "data", "ssl", "model", "pretraining", "evaluate"},
-    "gallery": {"choices", "errors", "files", "progress", "logic", "data", "ssl", "model", "version"},
+    "gallery": {"choices", "errors", "files", "notebook", "progress", "logic", "data", "ssl", "model", "version"},
     "web": {"choices", "errors", "files", "logic", "data", "ssl", "model", "evaluate", "gallery", "version"},
     "demo": {"errors", "logic", "data", "ssl", "model", "pretraining", "evaluate", "gallery"},
 }
@@ -90,3 +91,31 @@ def test_the_command_line_is_read_by_commands_alone(file):
 
 def test_every_public_name_is_there():
     assert all(hasattr(andornot, name) for name in andornot.__all__)
+
+
+def modules_imported(file: Path) -> set[str]:
+    """The modules of andornot that a module imports, as `gallery.writer`."""
+    package = ("andornot", *file.relative_to(ROOT).parent.parts)
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+            found |= {".".join([*filter(None, base), name.name][1:]) for name in node.names}
+            found.add(".".join([*filter(None, base)][1:]))
+    return found
+
+
+READERS = ("browsing", "digests", "feature_store", "filters", "names", "options", "paths", "reading", "searching")
+WRITERS = {f"gallery.{name}" for name in ("indexing", "lock", "model_repair", "repairing", "scanning", "scope")}
+
+
+@pytest.mark.parametrize("file", [f"{name}.py" for name in (*READERS, "vectors", "engines/exact", "engines/faiss")])
+def test_who_reads_a_gallery_does_not_know_who_writes_it(file):
+    assert not modules_imported(ROOT / "gallery" / file) & {*WRITERS, "gallery.writer"}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "web").glob("*.py")), ids=lambda f: f.name)
+def test_the_web_does_not_know_what_a_gallery_looks_like_on_the_disk(file):
+    offered = {"browsing", "errors", "names", "options", "paths", "records"}
+    used = {name.split(".")[1] for name in modules_imported(file) if name.startswith("gallery.")}
+    assert {name for name in used if (ROOT / "gallery" / f"{name}.py").exists()} <= offered

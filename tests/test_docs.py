@@ -2,6 +2,10 @@
 
 import re
 import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,25 @@ def test_links_and_pictures_exist(page):
     assert not missing
 
 
+NOT_WRAPPED_YET = {
+    "data.md",
+    "experiments.md",
+    "logic.md",
+    "paper-map.md",
+    "pretraining.md",
+    "reliability.md",
+    "results.md",
+}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in NOT_WRAPPED_YET], ids=lambda page: page.name)
+def test_prose_can_be_read_in_an_editor(page):
+    """Tables and code have the lines that they need."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "!["))]
+    assert not long
+
+
 def test_the_paper_map_names_tests_that_exist():
     for file, name in re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", (ROOT / "docs" / "paper-map.md").read_text()):
         found = list((ROOT / "tests").rglob(file))
@@ -30,20 +53,59 @@ def test_the_paper_map_names_tests_that_exist():
         assert not name or f"def {name}(" in found[0].read_text(), name
 
 
-def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
-    """On a gallery of `photos/` in `g/`, as its commands make it; what has a prompt is run as a doctest."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (script,) = (block for block in blocks if ">>>" not in block)
-    monkeypatch.chdir(tmp_path)
+def code(page: str, language: str) -> str:
+    """All code of a page in a language, but for what has a prompt, which is run as a doctest."""
+    text = (ROOT / page).read_text()
+    return "\n".join(block for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if ">>>" not in block)
+
+
+def draw_pictures(names: Iterable[str]) -> None:
     Path("photos").mkdir()
-    for number, name in enumerate(("dog", "ball", "cat", "beach", "crowd", "other")):
-        Image.new("RGB", (32, 32), (40 * number, 90, 200 - 30 * number)).save(f"photos/{name}.jpg")
+    for number, name in enumerate(names):
+        Image.new("RGB", (32, 32), (30 * number, 90, 200 - 20 * number)).save(f"photos/{name}.jpg")
+
+
+def tiny_gallery() -> None:
+    """`photos/` in `g/`, as the commands of the docs make it, but in a moment."""
     recipe = make_recipe({"backbone": "conv5", "backbone_options": {"width": 8}, "num_features": 4, "num_values": 4})
     Gallery.create("g", Model.from_network(new_network(recipe, 3), recipe)).add("photos")
+
+
+def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw_pictures(("dog", "ball", "cat", "beach", "crowd", "other"))
+    tiny_gallery()
     made: dict[str, Any] = {}
-    exec(script, made)
+    exec(code("README.md", "python"), made)
     assert {Path(hit.path).name for hit in made["hits"]} == {"beach.jpg", "crowd.jpg", "other.jpg"}
-    assert sorted(made["nearest"].tolist()) == list(range(6))
+    assert len(made["hits_too"]) == 6
+
+
+def run_commands(text: str) -> None:
+    """Runs the commands of a page, but for the server, which does not end."""
+    commands = re.findall(r"^andornot (?!serve).*", text, re.MULTILINE)
+    assert commands
+    for command in commands:
+        words = [sys.executable, "-m", *shlex.split(command)]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw_pictures(("beach", "crowd", "other", "one more"))
+    run_commands(code("README.md", ""))
+    assert Path("hits.png").exists()
+
+
+@pytest.mark.slow
+def test_the_tutorials_commands_and_python_run_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    draw_pictures(("cow", "cow-2", "cow-3", "bus", "cow-bus", "other"))
+    run_commands(code("docs/tutorial.md", "sh"))
+    assert {file.stem for file in Path().glob("*.jpg")} == {"like", "shared", "without", "both"}
+    exec(code("docs/tutorial.md", "python"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 @pytest.mark.slow

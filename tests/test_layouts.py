@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from squares import small_model
 
 from andornot.commands.main import main
+from andornot.data import open_images, training_part
 from andornot.evaluate.experiments import retrieval_report
-from andornot.evaluate.experiments.sets import gallery_and_queries, train_and_test, training_part
+from andornot.evaluate.experiments.sets import gallery_and_queries, train_and_test
 from andornot.evaluate.report.writing import RESULT
 from andornot.reproduce import retrieval
 from andornot.reproduce.workspace import Workspace
@@ -145,7 +146,7 @@ def test_the_experiments_are_reproduced_on_it(write, tmp_path):
 def test_the_parts_are_the_papers(write, train, test, tmp_path):
     data = write(tmp_path)
     assert [part.split for part in train_and_test(data)] == [train, test]
-    assert training_part(data).split == train
+    assert list(training_part(data).train.names) == list(open_images(data, split=train).names)
 
 
 def test_voc_is_learnt_from_both_years_and_tested_on_2007(tmp_path):

@@ -11,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from andornot.gallery.examining import examine_all
 from PIL import Image
 from torch import Tensor, nn
 
 from andornot import Representation
-from andornot.data import BrokenImageError, open_images
+from andornot.data import BrokenImageError, decode, open_images
+from andornot.data.decoding import to_tensor
+from andornot.data.exif import ORIENTATION
+from andornot.data.resizing import square
 from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_network
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
@@ -131,6 +135,51 @@ def test_one_picture_is_a_representation_without_a_batch(kind, model, folder):
     close(result, model.encode(batch_tensor(folder))[2])
 
 
+@pytest.mark.parametrize("fit", ["crop", "squash"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels, tmp_path):
+    model = trained(channels, fit=fit)
+    image = Image.fromarray(pixels(0, 90)).resize((120, 50))
+    image.save(tmp_path / "wide.png")
+    plain = image if channels == 3 else image.convert("L")
+    expected = to_tensor(square(plain, 28, fit))
+    array = np.asarray(plain)
+    (examined,) = examine_all([str(tmp_path / "wide.png")], model, lambda _: False)
+    ways = {
+        "path": model.preprocess(tmp_path / "wide.png"),
+        "bytes": model.preprocess((tmp_path / "wide.png").read_bytes()),
+        "PIL": model.preprocess(image),
+        "array": model.preprocess(array),
+        "tensor": model.preprocess(to_tensor(plain)),
+        "floats": model.preprocess(to_tensor(plain) / 255),
+        "what is preprocessed": model.preprocess(expected),
+        "gallery": examined.pixels,
+    }
+    if channels == 3:
+        ways["data set"] = open_images(tmp_path).pictures(28, fit)[0]
+        ways["transform"] = open_images(tmp_path, transform=model.preprocess)[0][0]
+    for way, result in ways.items():
+        assert result.dtype == torch.uint8, way
+        assert torch.equal(result, expected), way
+    assert equal(model.encode(expected), model.encode(tmp_path / "wide.png"))
+
+
+def test_floats_of_the_right_shape_are_not_rounded(model):
+    floats = torch.rand(3, 28, 28)
+    assert torch.equal(model.preprocess(floats), floats)
+
+
+def test_what_was_turned_upright_is_not_turned_again(model, tmp_path):
+    image = Image.fromarray(pixels(0, 60)).resize((80, 40))
+    notes = Image.Exif()
+    notes[ORIENTATION] = 6
+    image.save(tmp_path / "turned.png", exif=notes)
+    expected = model.preprocess(tmp_path / "turned.png")
+    assert torch.equal(expected, model.preprocess(image.transpose(Image.Transpose.ROTATE_270)))
+    for upright in (decode(tmp_path / "turned.png"), open_images(tmp_path).read(0)):
+        assert torch.equal(model.preprocess(upright), expected)
+
+
 def test_pictures_of_other_sizes_are_resized_alike(model, tmp_path):
     Image.fromarray(pixels(0, 90)).resize((120, 50)).save(tmp_path / "wide.png")
     image = Image.open(tmp_path / "wide.png")
@@ -188,7 +237,7 @@ def test_pil_and_file_agree_on_transparent_deep_and_turned_pictures(model, tmp_p
 def test_no_pictures_are_an_empty_batch(any_model):
     for nothing in ([], torch.zeros(0, 3, 28, 28), np.zeros((0, 28, 28, 3), np.uint8)):
         assert any_model.encode(nothing).probs.shape == (0, any_model.num_features, any_model.num_values)
-        assert any_model.features(nothing).shape == (0, 8)
+        assert any_model.activations(nothing).shape == (0, 8)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
@@ -243,7 +292,7 @@ def test_a_trained_model_gives_the_softmax_of_the_prediction(folder):
     outputs = model.head.network(batch_tensor(folder) / 255)
     expected = torch.softmax(outputs.p / 0.2, -1)
     torch.testing.assert_close(model.encode(batch_tensor(folder)).probs, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(model.features(batch_tensor(folder)), outputs.features, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model.activations(batch_tensor(folder)), outputs.activations, rtol=1e-4, atol=1e-5)
 
 
 def test_a_calibrated_model_has_a_feature_for_each_channel(folder):
@@ -253,9 +302,14 @@ def test_a_calibrated_model_has_a_feature_for_each_channel(folder):
     torch.testing.assert_close(model.encode(batch_tensor(folder)).probs, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_features_have_the_width_of_the_backbone(any_model, folder):
-    assert any_model.features(paths(folder)).shape == (4, 8)
-    assert any_model.features(paths(folder)[0]).shape == (8,)
+def test_activations_have_the_width_of_the_backbone(any_model, folder):
+    assert any_model.activations(paths(folder)).shape == (4, 8)
+    assert any_model.activations(paths(folder)[0]).shape == (8,)
+
+
+def test_activations_can_be_asked_for_by_their_former_name(model, folder):
+    with pytest.deprecated_call(match="Model.activations"):
+        assert torch.equal(model.features(paths(folder)), model.activations(paths(folder)))
 
 
 def test_encoding_needs_no_gradient_and_changes_nothing(any_model, folder):
@@ -286,7 +340,7 @@ def test_a_loaded_model_encodes_bit_by_bit_as_the_saved_one(any_model, folder, t
     any_model.save(tmp_path / "deep" / "model")
     again = Model.load(tmp_path / "deep" / "model")
     assert equal(again.encode(paths(folder)), any_model.encode(paths(folder)))
-    assert torch.equal(again.features(paths(folder)), any_model.features(paths(folder)))
+    assert torch.equal(again.activations(paths(folder)), any_model.activations(paths(folder)))
     assert again.recipe == any_model.recipe
     assert (again.id, repr(again)) == (any_model.id, repr(any_model))
 
@@ -536,6 +590,6 @@ def test_a_model_of_grey_pictures_has_one_channel_unless_its_backbone_needs_colo
 def test_representing_features_is_encoding_without_the_backbone():
     model = trained()
     pictures = torch.rand(5, model.channels, model.size, model.size)
-    features = model.features(pictures)
+    features = model.activations(pictures)
     assert model.represent(features) == model.encode(pictures)
     assert model.represent(features[0]) == model.represent(features[:1])[0]

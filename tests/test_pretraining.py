@@ -1,5 +1,6 @@
 """`andornot pretrain`: from pictures to a model, whatever happens on the way."""
 
+import copy
 import json
 import multiprocessing
 import os
@@ -18,13 +19,17 @@ import yaml
 from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
+from torch import nn
 
 from andornot.commands.main import main
-from andornot.data import ImageSet, open_images
+from andornot.data import ImageSet, open_images, training_part
 from andornot.data.readers import ArrayReader
-from andornot.model import DESCRIPTION, WEIGHTS, Model
-from andornot.pretraining import PretrainingError, pretrain, training_part, view_features
+from andornot.errors import AndornotError
+from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError
+from andornot.pretraining import PretrainingError, pretrain, view_activations
+from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
+from andornot.ssl.synthesis import SYNTHESES
 from andornot.ssl.training import CHECKPOINT, LOG
 from andornot.ssl.views import Views
 
@@ -431,6 +436,62 @@ def test_all_but_the_test_part_is_trained_on_unless_a_split_is_named(tmp_path):
     assert list(test.names) == list(open_images("digits", split="test").names)
 
 
+def test_a_source_and_texts_are_enough_to_pretrain(mnist, tmp_path):
+    recipe = tiny_recipe()
+    model = pretrain(mnist, str(tmp_path / "by-spec"), recipe, say=lambda _: None)
+    parts = training_part(mnist)
+    pretrain(parts.train, tmp_path / "by-set", recipe, test_images=parts.held_out, say=lambda _: None)
+    assert Model.load(str(tmp_path / "by-spec")).id == model.id
+    assert_same_run(tmp_path / "by-spec", tmp_path / "by-set")
+
+
+def tiny_recipe(**changes: object) -> Recipe:
+    return load_recipe("mnist", [change.removeprefix("--set=") for change in settings(epochs=1, **changes)])
+
+
+def test_a_synthesis_of_ones_own_is_noted_and_given_again(mnist, tmp_path):
+    def mine(*arguments):
+        return SYNTHESES["mean"](*arguments)
+
+    pretrain(mnist, tmp_path / "mine", tiny_recipe(), synthesis=mine, say=lambda _: None)
+    pretrain(mnist, tmp_path / "mean", tiny_recipe(synthesis="mean", beta=0.6), say=lambda _: None)
+    assert json.loads((tmp_path / "mine" / DESCRIPTION).read_text())["recipe"]["synthesis"] == "function:mine"
+    one, other = (load_file(tmp_path / name / WEIGHTS) for name in ("mine", "mean"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert Model.load(tmp_path / "mine").recipe.synthesis == "function:mine", "a model computes without it"
+    with pytest.raises(AndornotError, match=r'"function:mine" is a function of your own: pretrain\(…, synthesis=…\)'):
+        pretrain(mnist, tmp_path / "again", load_recipe(tmp_path / "mine" / "recipe.yaml"), say=lambda _: None)
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("regime", ["scratch", "frozen", "calibrated"])
+def test_a_backbone_of_ones_own_is_noted_and_given_again(regime, mnist, tmp_path):
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(1, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+
+    mine = network()
+    before = copy.deepcopy(mine.state_dict())
+    recipe = tiny_recipe(regime=regime, size=28, cached_views=2)
+    model = pretrain(mnist, tmp_path / "mine", recipe, backbone=mine, say=lambda _: None)
+    description = json.loads((tmp_path / "mine" / DESCRIPTION).read_text())
+    assert description["backbone"]["name"] == description["recipe"]["backbone"] == "module:Sequential"
+    assert description["recipe"]["backbone_options"] == {}
+    changed = any(not torch.equal(value, before[name]) for name, value in mine.state_dict().items())
+    assert changed == (regime == "scratch"), "from scratch it is trained in place"
+    pictures = open_images(mnist).pictures(28)[:3]
+    for backbone in (network(), wrap_backbone(network(), size=28, channels=1)):
+        again = Model.load(tmp_path / "mine", backbone=backbone)
+        assert torch.equal(again.encode(pictures).probs, model.encode(pictures).probs)
+    with pytest.raises(ModelError, match="needs it"):
+        Model.load(tmp_path / "mine")
+
+
+def test_a_backbone_with_a_name_is_noted_by_it(mnist, tmp_path):
+    backbone = build_backbone("conv5", channels=1, width=8)
+    pretrain(mnist, tmp_path / "given", tiny_recipe(regime="calibrated"), backbone=backbone, say=lambda _: None)
+    assert Model.load(tmp_path / "given").recipe.backbone_options == {"width": 8}
+
+
 def test_the_first_line_says_which_pictures_are_trained_on(mnist, tmp_path, capsys):
     folder = mnist.removeprefix("mnist:")
     for number, (source, part) in enumerate(
@@ -555,11 +616,11 @@ def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monke
     """Also by heads that are not those the features were computed with; the backbone is not run again."""
     images = open_images(str(make_folder(tmp_path / "photos", 16, broken=2)))
     recipe = colour_recipe(regime="frozen", batch_size=8, cached_views=2)
-    cached = view_features(images, recipe)
+    cached = view_activations(images, recipe)
     assert (len(cached), cached.views.shape) == (14, (2, 14, 8))
     other = recipe.model_copy(update=heads)
     alone = pretrain(images, tmp_path / "alone", other, say=lambda _: None)
-    monkeypatch.setattr("andornot.pretraining.cache_features", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr("andornot.pretraining.cache_activations", lambda *_, **__: pytest.fail("computed again"))
     shared = pretrain(images, tmp_path / "shared", other, cached=cached, say=lambda _: None)
     assert shared.id == alone.id
     assert (tmp_path / "shared" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()

@@ -9,9 +9,11 @@ import pytest
 from PIL import Image
 
 import andornot
+from andornot.data import open_images
 from andornot.gallery import Gallery
 from andornot.model import Model, new_network
-from andornot.ssl.recipe import make_recipe
+from andornot.pretraining import pretrain
+from andornot.ssl.recipe import load_recipe, make_recipe
 
 # torch, numpy, Pillow, pydantic and PyYAML are what a search works with; these are not.
 TOO_HEAVY = {
@@ -78,6 +80,11 @@ def test_the_public_names_are_those_of_the_parts():
     assert andornot.Representation is andornot.logic.Representation
     assert andornot.Model is Model
     assert andornot.Gallery is Gallery
+    assert andornot.open_images is open_images
+    assert andornot.load_recipe is load_recipe
+    assert andornot.pretrain is pretrain
+    assert issubclass(andornot.FormulaError, andornot.AndornotError)
+    assert not hasattr(andornot, "implication"), "what is rare stays in andornot.logic"
     with pytest.raises(AttributeError, match="module 'andornot' has no attribute 'Modell'"):
         _ = andornot.Modell
 

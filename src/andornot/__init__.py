@@ -1,12 +1,14 @@
 """Image representations that you can compute with: `a | b`, `a & b`, `~a`."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .version import __version__
 
 if TYPE_CHECKING:
     from . import logic as logic
+    from .data import open_images
+    from .errors import AndornotError
     from .gallery import Gallery
     from .logic import (
         Formula,
@@ -15,18 +17,16 @@ if TYPE_CHECKING:
         all_of,
         any_of,
         at_least,
-        coimplication,
         containment,
         cross_entropy,
         degree_distance,
-        difference,
-        expected_bce,
-        godel_not,
-        implication,
     )
     from .model import Model
+    from .pretraining import pretrain
+    from .ssl import load_recipe
 
 __all__ = [
+    "AndornotError",
     "Formula",
     "FormulaError",
     "Gallery",
@@ -36,18 +36,23 @@ __all__ = [
     "all_of",
     "any_of",
     "at_least",
-    "coimplication",
     "containment",
     "cross_entropy",
     "degree_distance",
-    "difference",
-    "expected_bce",
-    "godel_not",
-    "implication",
+    "load_recipe",
+    "open_images",
+    "pretrain",
 ]
 
 # Where the public names are, but for those of the algebra.
-_ELSEWHERE = {"Gallery": ".gallery", "Model": ".model"}
+_ELSEWHERE: Final = {
+    "AndornotError": ".errors",
+    "Gallery": ".gallery",
+    "Model": ".model",
+    "load_recipe": ".ssl",
+    "open_images": ".data",
+    "pretrain": ".pretraining",
+}
 
 
 def __getattr__(name: str) -> Any:

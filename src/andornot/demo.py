@@ -19,8 +19,7 @@ from .evaluate.metrics.knn import knn_accuracy, single_classes
 from .evaluate.report.figures import SearchRow, draw_features, draw_search
 from .evaluate.report.writing import REPORT, RESULT, write_outcome
 from .gallery import Gallery
-from .gallery.database import exists
-from .gallery.sheet import save_sheet
+from .gallery.contact_sheet import save_sheet
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
@@ -64,7 +63,7 @@ def run(folder: Path) -> None:
     show_example(folder)
     model = _model(folder / "model")
     train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
-    features = model.features(train)
+    features = model.activations(train)
     gallery = model.represent(features)
     show_neighbours(model, features, gallery, train, test)
     show_search(model, train, gallery, test, folder)
@@ -103,7 +102,7 @@ def show_neighbours(
     classes = [single_classes(pictures.labels) for pictures in (train, test)]
     if classes[0] is None or classes[1] is None:
         raise ValueError("the digits have one class each")
-    held_out = model.features(test)
+    held_out = model.activations(test)
     compared = {
         "backbone features": (features, held_out),
         "representation": (gallery.degrees, model.represent(held_out).degrees),
@@ -193,7 +192,7 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
 
 def index_scenes(pictures: Path, folder: Path) -> Gallery:
     """The gallery of a folder of pictures, new or brought up to date."""
-    gallery = Gallery.open(folder) if exists(folder) else Gallery.create(folder)
+    gallery = Gallery.open(folder) if Gallery.exists(folder) else Gallery.create(folder)
     gallery.add(pictures)
     return gallery
 

@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -23,14 +23,14 @@ from torch.overrides import TorchFunctionMode
 
 from .data import Pictures
 from .data.converting import plain
-from .data.decoding import decode, to_tensor
-from .data.inputs import as_floats, as_items, as_pixels
-from .data.resizing import square
+from .data.decoding import decode
+from .data.pixels import as_floats, as_items, as_picture, as_pixels, check_pixels
+from .data.resizing import square_pixels
 from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
 from .progress import track
-from .ssl.backbones import Backbone, build_backbone, optimise_for_inference
+from .ssl.backbones import Backbone, build_backbone, optimise_for_inference, wrap_backbone
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_tensors
 from .ssl.heads import fused
@@ -52,15 +52,15 @@ class ModelError(AndornotError):
 
 
 class PredictionHead(nn.Module):
-    """Projector, predictor, softmax: pooled features `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
+    """Projector, predictor, softmax: activations `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
 
     def __init__(self, network: Network, temperature: float) -> None:
         super().__init__()
         self.network, self.temperature = network, temperature
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, activations: Tensor) -> Tensor:
         """Probabilities `(B, N, M)`."""
-        return Representation.from_logits(self.network.project(features).p, self.temperature, validate=False).probs
+        return Representation.from_logits(self.network.project(activations).p, self.temperature, validate=False).probs
 
 
 class _FusedHead(nn.Module):
@@ -72,14 +72,14 @@ class _FusedHead(nn.Module):
         self.shape = -1, head.network.num_features, head.network.num_values
         self.temperature = head.temperature
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, activations: Tensor) -> Tensor:
         return Representation.from_logits(
-            self.layers(features).view(self.shape), self.temperature, validate=False
+            self.layers(activations).view(self.shape), self.temperature, validate=False
         ).probs
 
 
 class Model:
-    """A backbone and the head that makes its features a representation.
+    """A backbone and the head that makes its activations a representation.
 
     `model.encode(images)` takes paths, PIL images, arrays or tensors, one or several:
 
@@ -100,10 +100,10 @@ class Model:
         return cls(network.backbone, PredictionHead(network, recipe.prediction_temperature), recipe)
 
     @classmethod
-    def calibrated(cls, backbone: Backbone, features: Tensor, recipe: Recipe) -> Model:
-        """A backbone as it is, its channels calibrated on the features `(n, width)` of some pictures."""
+    def calibrated(cls, backbone: Backbone, activations: Tensor, recipe: Recipe) -> Model:
+        """A backbone as it is, its channels calibrated on the activations `(n, width)` of some pictures."""
         return cls(
-            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(features), recipe
+            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(activations), recipe
         )
 
     @property
@@ -149,16 +149,39 @@ class Model:
         """
         return Representation(self._compute(images, self._fast_head, batch_size, progress), validate=False)
 
-    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
+    def preprocess(self, image: Any) -> Tensor:
+        """One picture of any kind that `encode` takes as the model sees it: uint8 `(C, size, size)`.
+
+        Upright, square by the recipe's `fit`, grey or colour as the backbone is. Floats that have that shape already
+        stay floats. A stack of such pictures is encoded as they are, so this is a `transform` for data sets, too.
+        """
+        if isinstance(image, str | os.PathLike | bytes):
+            picture = decode(image, size=self.size, channels=self.channels)
+        elif isinstance(image, Image.Image):
+            picture = plain(image, self.channels, self.size)
+        else:
+            pixels = as_pixels(image)
+            if self._fits((1, *pixels.shape)):
+                check_pixels(pixels)
+                return pixels.expand(self.channels, -1, -1).cpu()
+            picture = plain(as_picture(pixels, image), self.channels, self.size)
+        return square_pixels(picture, self.size, self.recipe.fit)
+
+    def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
 
+    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
+        """The former name of `activations`: a feature is one of the N of a representation."""
+        warnings.warn("Model.features is called Model.activations now", DeprecationWarning, stacklevel=2)
+        return self.activations(images, batch_size=batch_size, progress=progress)
+
     @torch.no_grad()
-    def represent(self, features: Tensor, *, batch_size: int = 64) -> Representation:
-        """The representation of what `features` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
-        parts = torch.split(features.view(-1, features.shape[-1]), batch_size)
+    def represent(self, activations: Tensor, *, batch_size: int = 64) -> Representation:
+        """The representation of what `activations` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
+        parts = torch.split(activations.view(-1, activations.shape[-1]), batch_size)
         probs = torch.cat([self._fast_head(part.to(self.device)).cpu() for part in parts])
-        return Representation(probs[0] if features.ndim == 1 else probs, validate=False)
+        return Representation(probs[0] if activations.ndim == 1 else probs, validate=False)
 
     @cached_property
     def _fast_backbone(self) -> Backbone:
@@ -192,35 +215,18 @@ class Model:
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             waiting = []
             for start in range(0, len(items), batch_size):
-                waiting.append([pool.submit(self._prepare, item) for item in items[start : start + batch_size]])
+                waiting.append([pool.submit(self._floats, item) for item in items[start : start + batch_size]])
                 if len(waiting) > _BATCHES_AHEAD:
                     yield torch.stack([future.result() for future in waiting.pop(0)])
             for batch in waiting:
                 yield torch.stack([future.result() for future in batch])
 
+    def _floats(self, item: Any) -> Tensor:
+        return as_floats(self.preprocess(item))
+
     def _fits(self, shape: Sequence[int]) -> bool:
         """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
         return shape[1] in (1, self.channels) and tuple(shape[2:]) == (self.size, self.size)
-
-    def _prepare(self, item: Any) -> Tensor:
-        """One picture `(C, size, size)` from 0 to 1."""
-        if isinstance(item, str | os.PathLike | bytes):
-            image = decode(item, size=self.size, channels=self.channels)
-        elif isinstance(item, Image.Image):
-            image = plain(item, self.channels, self.size)
-        else:
-            return self._prepare_pixels(as_pixels(item), item)
-        return as_floats(to_tensor(square(image, self.size, self.recipe.fit)))
-
-    def _prepare_pixels(self, pixels: Tensor, given: Tensor | np.ndarray) -> Tensor:
-        floats = as_floats(pixels)
-        if self._fits((1, *floats.shape)):
-            return floats.expand(self.channels, -1, -1).cpu()
-        if floats.shape[0] not in (1, 3) or not floats.numel():
-            right = "a tensor (1, H, W) or (3, H, W)" if isinstance(given, Tensor) else "an array (H, W) or (H, W, 3)"
-            raise ValueError(f"a picture is {right}, got {tuple(given.shape)}")
-        image = Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).cpu().numpy())
-        return self._prepare(image)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `model.safetensors` and then `model.json`: a folder with the second is whole."""
@@ -244,12 +250,12 @@ class Model:
         write_text(folder / DESCRIPTION, text)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, backbone: Backbone | None = None) -> Model:
-        """Reads a model. `backbone` is needed for one that was made with a network of your own."""
+    def load(cls, folder: str | os.PathLike[str], *, backbone: nn.Module | None = None) -> Model:
+        """Reads a model. `backbone` is needed for one that was made with a network of your own, as it was given."""
         folder = Path(folder)
         description = _read_description(folder)
         try:
-            recipe = make_recipe(description["recipe"])
+            recipe = _stored_recipe(description["recipe"])
             if backbone is None:
                 if not isinstance(name := description["backbone"]["name"], str):
                     raise ModelError(f"{folder / DESCRIPTION} names no backbone: its name must be a text, got {name!r}")
@@ -259,8 +265,9 @@ class Model:
                     )
                 with _NoInitialisation():
                     backbone = build_backbone(**description["backbone"])
+            whole = wrap_backbone(backbone, size=description["size"], channels=description["channels"])
             with _NoInitialisation():
-                model = _empty_model(backbone, recipe)
+                model = _empty_model(whole, recipe)
             if _digest(folder / WEIGHTS) != description["weights"]:
                 raise ModelError(
                     f"{folder / WEIGHTS} is damaged or of another model: its checksum is not the one saved"
@@ -304,8 +311,6 @@ class Model:
             import onnx  # noqa: F401
         except ModuleNotFoundError:
             raise ModelError("the export needs the package onnx: pip install onnx") from None
-        import warnings
-
         # Copies: the model itself stays on its device.
         whole = nn.Sequential(optimise_for_inference(self.backbone), copy.deepcopy(self.head)).cpu().eval()
         example = torch.rand(2, self.channels, self.size, self.size)
@@ -326,18 +331,23 @@ class Model:
         write_atomically(Path(path), write)
 
 
-def new_backbone(recipe: Recipe, channels: int) -> Backbone:
-    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch."""
+def new_backbone(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Backbone:
+    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch.
+
+    `own` is a network in its place, for `wrap_backbone`.
+    """
     torch.manual_seed(recipe.seed)
+    if own is not None:
+        return wrap_backbone(own, size=recipe.size or 224, channels=channels).requires_grad_(recipe.regime == "scratch")
     # EfficientNet-Lite was trained on colour; grey pictures are repeated for it.
     channels = 3 if recipe.backbone.startswith("efficientnet") else channels
     backbone = build_backbone(recipe.backbone, channels=channels, **recipe.backbone_options)
     return backbone.requires_grad_(recipe.regime == "scratch")
 
 
-def new_network(recipe: Recipe, channels: int) -> Network:
-    """A network as the recipe says: its backbone, with fresh heads."""
-    return _with_heads(new_backbone(recipe, channels), recipe)
+def new_network(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Network:
+    """A network as the recipe says: its backbone, or your `own`, with fresh heads."""
+    return _with_heads(new_backbone(recipe, channels, own), recipe)
 
 
 def _with_heads(backbone: Backbone, recipe: Recipe) -> Network:
@@ -378,6 +388,12 @@ def _read_description(folder: Path) -> dict[str, Any]:
         maker = f"andornot {version}" if version else "a newer andornot"
         raise ModelError(f"{folder} was made by {maker}, and this is {__version__}: update andornot")
     return description
+
+
+def _stored_recipe(settings: dict[str, Any]) -> Recipe:
+    """The recipe of a description. In 0.1 views could have a size of their own, which says nothing about the model."""
+    views = {key: value for key, value in settings.get("views", {}).items() if key != "size"}
+    return make_recipe({**settings, "views": views})
 
 
 def _digest(path: Path) -> str:

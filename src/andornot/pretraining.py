@@ -1,26 +1,27 @@
 """Pretraining: from any pictures to a saved model, in one of three regimes."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from torch import nn
 
-from .data import ImageSet, open_images
-from .data.originals import Originals, open_originals
+from .data import ImageSet, training_part
+from .data.originals import Originals, open_originals, with_margin
 from .errors import AndornotError
-from .evaluate.experiments.probing import SMALL
 from .evaluate.metrics.knn import knn_accuracy, single_classes
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
-from .ssl.batches import FeatureBatches, PictureBatches, cache_features
+from .ssl.batches import ActivationBatches, PictureBatches, cache_activations
 from .ssl.calibration import ENOUGH_PICTURES
 from .ssl.distributed import is_first_process
 from .ssl.network import Network
-from .ssl.recipe import Recipe
+from .ssl.recipe import Recipe, load_recipe
+from .ssl.synthesis import Synthesis, get_synthesis, synthesis_name
 from .ssl.training import CHECKPOINT, LOG, Batches, Progress, check_training, train
 from .ssl.views import Views
 
@@ -38,29 +39,15 @@ def default_recipe(source: str | None) -> str:
     return "digits" if source in ("digits", "mnist") else "photos"
 
 
-def training_part(spec: str) -> tuple[ImageSet, ImageSet | None]:
-    """The pictures to train on, and those that are held out to measure with.
-
-    Held out is the split `test`; where there is none `val`, unless the source itself counts it to `trainval`. All
-    others are trained on. A spec that names a split is taken at its word, and nothing is measured.
-    """
-    images = open_images(spec)
-    splits = images.splits
-    held_out = "test" if "test" in splits else "val" if "val" in splits and "trainval" not in splits else None
-    if images.split is not None or held_out is None:
-        return images, None
-    test = open_images(spec, split=held_out)
-    names = set(test.names)
-    return images.subset(np.array([name not in names for name in images.names])), test
-
-
 def pretrain(
-    images: ImageSet,
-    folder: Path,
-    recipe: Recipe,
+    images: ImageSet | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    recipe: Recipe | None = None,
     *,
+    backbone: nn.Module | None = None,
+    synthesis: Synthesis | None = None,
     test_images: ImageSet | None = None,
-    cached: FeatureBatches | None = None,
+    cached: ActivationBatches | None = None,
     resume: bool = False,
     overwrite: bool = False,
     strict: bool = False,
@@ -69,20 +56,33 @@ def pretrain(
 ) -> Model:
     """Makes a model of the pictures as the recipe says, saves it in `folder`, and returns it.
 
+    `images` may be a spec as of `open_images`: then `training_part` says which of its pictures are trained on, and
+    which are held out as `test_images`. Without a recipe it is the `default_recipe` of the source.
+
+    `backbone` is a network of your own in the place of the recipe's (see `wrap_backbone`), and is trained in place;
+    `synthesis` a function of your own (see `Objective`). The recipe of the model notes them by name; to resume, and to
+    load a model with such a backbone, give them again.
+
     `test_images` with labels: kNN accuracy on them is measured a few times during the training. `cached`: what
-    `view_features` computed of these pictures for a recipe that differs in the training of its heads only.
+    `view_activations` computed of these pictures for a recipe that differs in the training of its heads only.
     """
+    if not isinstance(images, ImageSet):
+        images, held_out = training_part(images)
+        test_images = held_out if test_images is None else test_images
+    recipe = recipe or load_recipe(default_recipe(images.source))
+    folder = Path(folder)
     _check_folder(folder, resume, overwrite)
     calibrated = recipe.regime == "calibrated"
-    network = None if calibrated else new_network(recipe, images.channels)
-    backbone = network.backbone if network is not None else new_backbone(recipe, images.channels)
+    network = None if calibrated else new_network(recipe, images.channels, backbone)
+    body = network.backbone if network is not None else new_backbone(recipe, images.channels, backbone)
+    recipe = _noting_own(recipe, None if backbone is None else body, synthesis)
     if is_first_process():
         say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
-        originals = Originals(images.pictures(recipe.size or backbone.size, recipe.fit, strict=strict))
+        originals = Originals(images.pictures(recipe.size or body.size, recipe.fit, strict=strict))
     else:
-        originals = _pictures_for_views(images, recipe, backbone, strict)
+        originals = _pictures_for_views(images, recipe, body, strict)
     pictures = originals.pictures
     if pictures.broken:
         say(pictures.broken_report())
@@ -93,17 +93,41 @@ def pretrain(
     if is_first_process():
         _open_folder(folder, recipe, overwrite)
     if network is None:
-        features = Model(backbone, nn.Identity(), recipe).features(pictures)
-        model = Model.calibrated(backbone, features, recipe)
+        activations = Model(body, nn.Identity(), recipe).activations(pictures)
+        model = Model.calibrated(body, activations, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
         batches = cached or _batches(network, originals, recipe)
-        train(recipe, network, batches, folder, resume=resume, tensorboard=tensorboard, after_epoch=measure)
+        train(
+            recipe,
+            network,
+            batches,
+            folder,
+            resume=resume,
+            tensorboard=tensorboard,
+            after_epoch=measure,
+            synthesis=synthesis,
+        )
         model = Model.from_network(network, recipe)
     if is_first_process():
         model.save(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def _noting_own(recipe: Recipe, backbone: Backbone | None, synthesis: Synthesis | None) -> Recipe:
+    """The recipe with the names of what is the user's own, which it cannot keep; an error for what is missing."""
+    noted: dict[str, Any] = {}
+    if backbone is not None:
+        options = {
+            key: value for key, value in backbone.config.items() if key not in ("name", "channels", "pretrained")
+        }
+        noted |= {"backbone": backbone.name, "backbone_options": options}
+    if synthesis is not None:
+        noted["synthesis"] = synthesis_name(synthesis)
+    elif recipe.regime != "calibrated":
+        get_synthesis(recipe.synthesis)
+    return recipe.model_copy(update=noted)
 
 
 def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe) -> str:
@@ -118,8 +142,8 @@ def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe
     return f"calibrating on {f'{ENOUGH_PICTURES:,} of ' if len(images) > ENOUGH_PICTURES else ''}{pictures}"
 
 
-def view_features(images: ImageSet, recipe: Recipe) -> FeatureBatches:
-    """Features of views for the regime `frozen`, to be shared by trainings of several heads."""
+def view_activations(images: ImageSet, recipe: Recipe) -> ActivationBatches:
+    """Activations of views for the regime `frozen`, to be shared by trainings of several heads."""
     network = new_network(recipe, images.channels)
     return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
 
@@ -128,7 +152,7 @@ def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, st
     size = recipe.size or backbone.size
     if recipe.crops_from == "original":
         return open_originals(images, size, strict=strict)
-    return Originals(images.pictures(size * 8 // 7 if size > SMALL else size, recipe.fit, strict=strict))
+    return Originals(images.pictures(with_margin(size), recipe.fit, strict=strict))
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -161,11 +185,11 @@ def _batches(network: Network, originals: Originals, recipe: Recipe) -> Batches:
     )
 
 
-def _cached(network: Network, originals: Originals, recipe: Recipe) -> FeatureBatches:
+def _cached(network: Network, originals: Originals, recipe: Recipe) -> ActivationBatches:
     count, mixing, seed = recipe.cached_views, recipe.mixing, recipe.seed
     pictures, shapes = originals
     views = _views(network, recipe)
-    return cache_features(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
+    return cache_activations(network, pictures, views, count=count, mixing=mixing, seed=seed, shapes=shapes)
 
 
 def _views(network: Network, recipe: Recipe) -> Views:
@@ -188,14 +212,14 @@ def _knn_measure(
             return {}
         model = Model.from_network(progress.network, recipe)
         sets = [part.pictures(model.size, recipe.fit, progress=False) for part in (train_part, test_part)]
-        # The labels of the readable pictures: a broken one has no features.
+        # The labels of the readable pictures: a broken one has no activations.
         train_classes, test_classes = (single_classes(pictures.labels) for pictures in sets)
         if train_classes is None or test_classes is None:
             return {}
-        features = [model.features(pictures, progress=False) for pictures in sets]
-        degrees = [model.represent(of_set).degrees for of_set in features]
+        activations = [model.activations(pictures, progress=False) for pictures in sets]
+        degrees = [model.represent(of_set).degrees for of_set in activations]
         return {
-            "knn_features": knn_accuracy(features[0], train_classes, features[1], test_classes),
+            "knn_features": knn_accuracy(activations[0], train_classes, activations[1], test_classes),
             "knn_degrees": knn_accuracy(degrees[0], train_classes, degrees[1], test_classes),
         }
 

@@ -1,3 +1,3 @@
 """The version, apart from the package so that building the package needs no torch."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 from PIL import Image
+from typed import the_line
 
 from andornot.commands import index
 from andornot.commands.main import main
@@ -38,14 +39,6 @@ def indexed(here, model, capsys) -> Path:
     assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
     capsys.readouterr()
     return here
-
-
-def the_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line on stderr, and nothing on stdout."""
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1, captured.err
-    return captured.err.removeprefix("andornot: ").rstrip("\n")
 
 
 def test_index_says_what_it_did(here, model, capsys):

@@ -10,7 +10,7 @@ from andornot.commands.main import make_parser
 from andornot.commands.options import add_argument_of
 from andornot.evaluate.experiments.knn import knn_outcome
 from andornot.evaluate.experiments.multilabel import MultilabelSettings
-from andornot.gallery import Gallery, Where
+from andornot.gallery import Gallery, SearchOptions, Where
 from andornot.web.serve import serve
 
 
@@ -41,8 +41,8 @@ def test_an_option_has_the_type_and_the_default_of_its_argument(capsys):
 
 def test_a_search_is_by_default_what_it_is_in_python():
     options = parsed("search", "a", "--gallery=g")
-    known = {**defaults(Gallery.search), **defaults(Where), "engine": defaults(Gallery.open)["engine"]}
-    names = known.keys() & options.keys() - {"formula"}
+    known = {**defaults(SearchOptions), **defaults(Where), "engine": defaults(Gallery.open)["engine"]}
+    names = known.keys() & options.keys()
     assert names == {
         *("top", "score", "semantics", "logic", "include_queries", "why", "engine"),
         *("folder", "label", "after", "before", "file_dates"),

@@ -1,11 +1,21 @@
 """`andornot reproduce`, as typed in a shell."""
 
 import json
+from pathlib import Path
 
 import pytest
+from typed import make_sets, the_line
 
 from andornot.commands.main import main
 from andornot.reproduce import EXPERIMENTS
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sets")
+    make_sets(folder)
+    return folder
+
 
 REFUSED = {
     "no data": (["mnist-retrieval", "--data=mnist:/nowhere"], "/nowhere"),
@@ -27,11 +37,7 @@ REFUSED = {
 def test_a_mistake_of_reproduce_is_one_line_and_leaves_nothing(mistake, sets, tmp_path, capsys):
     arguments, message = REFUSED[mistake]
     assert main(["reproduce", "-o", str(tmp_path / "out"), *(text.format(sets=sets) for text in arguments)]) == 2
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()
-    assert line.startswith("andornot: ")
-    assert message in line
-    assert captured.out == ""
+    assert message in the_line(capsys)
     assert not (tmp_path / "out").exists()
 
 

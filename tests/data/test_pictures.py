@@ -16,11 +16,11 @@ import pytest
 import torch
 from makers import file_bytes, noise, save_picture, save_pictures
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from andornot.data import BrokenImageError, DataError, ImageSet, open_images
 from andornot.data.cache import DiskCache, default_cache_folder
-from andornot.data.chosen import Chosen
-from andornot.data.imageset import multi_hot
+from andornot.data.imageset import Chosen, multi_hot
 from andornot.data.readers import ArrayReader, FileReader
 from andornot.data.resizing import square
 
@@ -70,6 +70,41 @@ def test_images_have_their_original_size(photos):
     assert images.images[0].dtype == torch.uint8
     with pytest.raises(TypeError, match="one by one"):
         images.images[:2]
+
+
+def test_a_set_is_a_data_set_of_torch(labelled):
+    image, label = labelled[4]
+    assert torch.equal(image, labelled.images[4])
+    assert label.tolist() == [False, True, False]
+    assert [one.tolist() for _, one in labelled] == labelled.labels.tolist(), "a loop ends after the last"
+    assert torch.equal(labelled[np.int64(-1)][0], labelled.images[5])
+    with pytest.raises(IndexError):
+        labelled[6]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_makes_batches_of_it(labelled, workers):
+    images, labels = zip(*DataLoader(labelled, batch_size=4, num_workers=workers), strict=True)
+    assert [tuple(batch.shape) for batch in images] == [(4, 3, 8, 10), (2, 3, 8, 10)]
+    assert torch.equal(torch.cat(images), torch.stack(list(labelled.images)))
+    assert torch.equal(torch.cat(labels), labelled.labels)
+
+
+def test_without_labels_a_label_is_an_empty_row_that_batches_can_be_made_of(photos):
+    images = open_images(photos, transform=lambda image: image[:, :8, :8].float() / 255)
+    (batch, labels), *_ = DataLoader(images, batch_size=5)
+    assert (batch.shape, batch.dtype, labels.shape) == ((5, 3, 8, 8), torch.float32, (5, 0))
+    assert images.images[0].dtype == torch.uint8, "the originals are what they were"
+    assert images.subset([3])[0][0].shape == (3, 8, 8), "a subset has the transform too"
+
+
+def test_the_labels_are_what_torchmetrics_takes(labelled):
+    from torchmetrics.classification import MultilabelAccuracy
+
+    accuracy = MultilabelAccuracy(num_labels=3)
+    for _, labels in DataLoader(labelled, batch_size=4):
+        accuracy.update(labels.float(), labels)
+    assert accuracy.compute() == 1
 
 
 def test_a_subset_keeps_everything_aligned(labelled):

@@ -23,8 +23,8 @@ import torch
 from galleries import photos, tiny_recipe
 
 from andornot.gallery import Gallery, GalleryError
-from andornot.gallery.database import DATABASE, STATES
-from andornot.gallery.vectors import DERIVED
+from andornot.gallery.database import STATES
+from andornot.gallery.layout import DATABASE, DERIVED
 
 SEARCHES = (("000.png", "degrees"), ("001.png | 002.png", "degrees"), ("003.png - 004.png", "containment"))
 COUNT = 24

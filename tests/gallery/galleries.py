@@ -9,7 +9,8 @@ from PIL import Image
 
 from andornot.gallery import Gallery
 from andornot.gallery.database import Picture
-from andornot.gallery.writer import as_rows, checksum, open_writer
+from andornot.gallery.feature_store import as_rows, checksum
+from andornot.gallery.writer import open_writer
 from andornot.model import Model, new_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
 
@@ -24,7 +25,7 @@ def tiny_model(seed: int = 0) -> Model:
     recipe = tiny_recipe(seed=seed)
     backbone = new_backbone(recipe, channels=3)
     pictures = torch.rand(30, 3, 28, 28, generator=torch.Generator().manual_seed(seed))
-    features = Model(backbone, torch.nn.Identity(), recipe).features(pictures)
+    features = Model(backbone, torch.nn.Identity(), recipe).activations(pictures)
     return Model.calibrated(backbone, features, recipe)
 
 
@@ -71,7 +72,7 @@ def grow_without_files(gallery: Gallery, count: int, seed: int = 0) -> None:
     """Adds pictures that have features and no files, between those of real ones, by the thousand in a moment."""
     generator = torch.Generator().manual_seed(seed)
     pictures = torch.rand(60, 3, 28, 28, generator=torch.Generator().manual_seed(0))
-    base = gallery.model.features(pictures)
+    base = gallery.model.activations(pictures)
     weights = (4 * torch.randn(count, len(base), generator=generator)).softmax(-1)
     features = weights @ base
     with open_writer(gallery.folder) as writer:

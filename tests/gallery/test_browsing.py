@@ -89,3 +89,18 @@ def test_an_empty_gallery_can_be_looked_at(tmp_path):
     assert (len(browser), browser.labels, list(browser.positions(Where(), "name"))) == (0, {}, [])
     assert browser.features.mean.tolist() == [0] * 16
     assert browser.features.shown_by.shape == (16, 0)
+
+
+def test_a_gallery_says_whether_it_is_there(gallery, tmp_path):
+    assert Gallery.exists(gallery.folder)
+    assert Gallery.exists(str(gallery.folder))
+    assert not Gallery.exists(tmp_path)
+
+
+def test_a_state_token_is_another_one_when_somebody_wrote_and_only_then(gallery, tmp_path):
+    token = gallery.state_token()
+    Gallery.open(gallery.folder).search("1")
+    assert gallery.state_token() == token
+    save_picture(tmp_path / "photos" / "cat" / "new.png", 80)
+    Gallery.open(gallery.folder).update()
+    assert gallery.state_token() != token

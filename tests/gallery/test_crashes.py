@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 
-from andornot.gallery import Gallery, GalleryError, Summary, database, indexing
+from andornot.gallery import Gallery, GalleryError, Summary, database, indexing, layout
 from andornot.gallery.errors import DamagedError, LockedError
 from andornot.gallery.lock import HOLDER
+from andornot.gallery.reading import read
 from andornot.gallery.repairing import _damaged
-from andornot.gallery.writer import read
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["andornot.gallery"])
@@ -32,7 +32,7 @@ def _index(gallery: str, folder: str, output: str) -> None:
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     torch.set_num_threads(1)
     indexing.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
-    opened = Gallery.open(gallery) if database.exists(Path(gallery)) else Gallery.create(gallery, recipe=tiny_recipe())
+    opened = Gallery.open(gallery) if Gallery.exists(Path(gallery)) else Gallery.create(gallery, recipe=tiny_recipe())
     opened.add(folder)
 
 
@@ -61,7 +61,7 @@ class Indexing:
 
 def check(folder: Path) -> int:
     """What is there is whole: every committed picture has its features. How many there are."""
-    if not database.exists(folder / "g"):
+    if not Gallery.exists(folder / "g"):
         return 0
     snapshot, features = read(folder / "g")
     assert _damaged(snapshot, features) == []
@@ -103,7 +103,7 @@ def test_killed_at_telling_moments_it_goes_on(tmp_path):
 
     moments: dict[str, Callable[[], bool]] = {
         "while the model is saved": lambda: any((tmp_path / "g").glob("model-*")),
-        "when the database is there": lambda: database.exists(tmp_path / "g"),
+        "when the database is there": lambda: Gallery.exists(tmp_path / "g"),
         "with the first features": lambda: (tmp_path / "g" / "features-0001.bin").exists(),
         "in the middle": lambda: check(tmp_path) >= 15,
         "when all are encoded": lambda: check(tmp_path) >= 38,
@@ -231,7 +231,7 @@ def test_a_disk_that_is_full_for_the_database_is_one_line(gallery, tmp_path, mon
     monkeypatch.setattr(database.Database, "__init__", small)
     with pytest.raises(OSError, match="No space left on device") as error:
         gallery.update()
-    assert error.value.filename == str(gallery.folder / database.DATABASE)
+    assert error.value.filename == str(gallery.folder / layout.DATABASE)
     monkeypatch.undo()
     assert 20 <= check(tmp_path) < 420
     gallery.update()
@@ -308,7 +308,7 @@ def test_features_that_were_cut_off_are_encoded_anew(how, gallery, tmp_path):
 
 def page_of(gallery: Path, table: str) -> tuple[int, int]:
     """Where the first page of a table lies in the file, after all is in it, and the size of a page."""
-    with closing(sqlite3.connect(gallery / database.DATABASE)) as connection:
+    with closing(sqlite3.connect(gallery / layout.DATABASE)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]
@@ -318,7 +318,7 @@ def page_of(gallery: Path, table: str) -> tuple[int, int]:
 def test_a_damaged_record_is_found_and_repaired(gallery, tmp_path):
     """One letter of a path: SQLite itself cannot see that."""
     page_of(gallery.folder, "pictures")
-    file = gallery.folder / database.DATABASE
+    file = gallery.folder / layout.DATABASE
     for ending in ("-wal", "-shm"):
         Path(f"{file}{ending}").unlink(missing_ok=True)
     content = file.read_bytes()
@@ -343,7 +343,7 @@ def test_a_damaged_database_is_one_line_and_repaired_as_far_as_it_goes(where, ga
     photos(tmp_path / "photos", 200, start=20)
     gallery.update()
     start, size = page_of(gallery.folder, "pictures")
-    file = gallery.folder / database.DATABASE
+    file = gallery.folder / layout.DATABASE
     for ending in ("-wal", "-shm"):
         Path(f"{file}{ending}").unlink(missing_ok=True)
     if where == "emptied":
@@ -374,7 +374,7 @@ def test_a_table_whose_name_is_no_text_any_more_is_one_line(gallery, tmp_path):
     file = gallery.folder / database.DATABASE
     for ending in ("-wal", "-shm"):
         Path(f"{file}{ending}").unlink(missing_ok=True)
-    flip(file, file.read_bytes().index(b"CREATE TABLE gallery ") + len("CREATE TABLE ga"))
+    flip(file, file.read_bytes().index(b"tablepicturespictures") + len("tablepict"))
     with pytest.raises(DamagedError, match=r"gallery\.sqlite is damaged.*--repair"):
         Gallery.open(gallery.folder)
     Gallery.repair(gallery.folder)
@@ -388,7 +388,7 @@ def test_repairing_what_is_no_gallery_is_one_line(tmp_path):
 
 
 def test_a_gallery_of_a_newer_version_is_refused(gallery):
-    with closing(sqlite3.connect(gallery.folder / database.DATABASE)) as connection, connection:
+    with closing(sqlite3.connect(gallery.folder / layout.DATABASE)) as connection, connection:
         for table in database.STATES:
             connection.execute(f"UPDATE {table} SET value = 99 WHERE key = 'format'")
             connection.execute(f"UPDATE {table} SET value = '7.0' WHERE key = 'version'")

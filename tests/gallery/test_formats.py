@@ -12,8 +12,9 @@ import pytest
 from galleries import contents, photos, save_picture, tiny_model, tiny_recipe
 
 from andornot.gallery import Gallery, Summary, database, format_1
-from andornot.gallery.database import DATABASE, STATES, Database, Picture, read_snapshot
+from andornot.gallery.database import STATES, Database, Picture, read_snapshot
 from andornot.gallery.errors import DamagedError
+from andornot.gallery.layout import DATABASE
 from andornot.gallery.records import Broken, State, are_sound, is_sound, values_crc
 from andornot.gallery.writer import open_writer
 

@@ -11,8 +11,20 @@ import torch
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 from PIL import Image
 
+from andornot.commands.main import main
 from andornot.files import open_regular
-from andornot.gallery import Gallery, GalleryError, Summary, Where, examining, features, indexing, writer
+from andornot.gallery import (
+    Gallery,
+    GalleryError,
+    Summary,
+    Where,
+    database,
+    feature_store,
+    indexing,
+    scanning,
+    scope,
+    writer,
+)
 from andornot.gallery.errors import LockedError
 from andornot.gallery.lock import HOLDER, writing
 from andornot.model import Model
@@ -59,7 +71,7 @@ def fresh(gallery: Gallery, where: Path) -> Gallery:
 def test_features_are_those_of_the_model_in_half_precision(gallery, model, folder):
     stored = contents(gallery)
     assert list(stored) == [str(folder / f"{number:03}.png") for number in range(12)]
-    expected = model.features(list(stored)).half().numpy()
+    expected = model.activations(list(stored)).half().numpy()
     np.testing.assert_allclose(np.stack(list(stored.values())), expected, rtol=2e-3, atol=1e-3)
     assert Gallery.open(gallery.folder).model.id == model.id
 
@@ -71,12 +83,12 @@ def test_everything_is_the_same_after_opening_again(gallery):
 
 
 def test_rows_go_over_several_files(tmp_path, model, folder, monkeypatch):
-    monkeypatch.setattr(features, "ROWS_PER_FILE", 5)
+    monkeypatch.setattr(feature_store, "ROWS_PER_FILE", 5)
     gallery = Gallery.create(tmp_path / "g", model)
     gallery.add(folder)
     assert sorted(path.name for path in gallery.folder.glob("features*")) == [f"features-000{n}.bin" for n in (1, 2, 3)]
     stored = np.stack(list(contents(gallery).values()))
-    np.testing.assert_allclose(stored, model.features(gallery.paths).half().numpy(), rtol=2e-3, atol=1e-3)
+    np.testing.assert_allclose(stored, model.activations(gallery.paths).half().numpy(), rtol=2e-3, atol=1e-3)
     assert gallery.search("7", include_queries=True)[0].id == 7
 
 
@@ -297,8 +309,8 @@ def test_broken_files_are_not_tried_again_until_they_change(gallery, folder, mon
     (folder / "later.png").write_bytes(b"half a picture")
     assert list(gallery.update().broken) == [str(folder / "later.png")]
     tried: list[str] = []
-    original = indexing.examine_all
-    monkeypatch.setattr(indexing, "examine_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
+    original = indexing.scan_all
+    monkeypatch.setattr(indexing, "scan_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
     gallery.update()
     assert tried == []
     save_picture(folder / "later.png", 70)
@@ -335,7 +347,7 @@ def test_a_file_that_cannot_be_read_for_now_is_kept_and_tried_again(gallery, fol
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return open_regular(path)
 
-    monkeypatch.setattr(examining, "open_regular", refuse)
+    monkeypatch.setattr(scanning, "open_regular", refuse)
     summary = gallery.update()
     assert summary.broken == {str(folder / name): "Permission denied" for name in ("000.png", "new.png")}
     assert (len(gallery), gallery.broken) == (12, {})
@@ -528,3 +540,14 @@ def test_ten_thousand_files(tmp_path, model):
     assert gallery.update() == Summary(unchanged=10_000)
     hits = gallery.search("00000.png", top=60)
     assert sum(hit.distance < 1e-3 for hit in hits) == 49
+
+
+def test_a_new_gallery_walks_its_folder_once_and_reads_its_database_a_few_times(tmp_path, folder, model, monkeypatch):
+    model.save(tmp_path / "model")
+    walks, reads = [], []
+    walk, read = scope.find_pictures, database._reader
+    monkeypatch.setattr(scope, "find_pictures", lambda root, **how: walks.append(how) or walk(root, **how))
+    monkeypatch.setattr(database, "_reader", lambda file: reads.append(file) or read(file))
+    assert main(["index", str(folder), "--gallery", str(tmp_path / "g"), "--model", str(tmp_path / "model")]) == 0
+    assert len([how for how in walks if not how.get("first_only")]) == 1
+    assert len(reads) == 3  # as it was made, as its writer finds it, and as it is in the end

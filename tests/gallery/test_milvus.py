@@ -25,14 +25,14 @@ from milvus_server import MilvusServer
 
 from andornot import Representation
 from andornot.commands.main import main
-from andornot.gallery import Gallery, GalleryError, Where, database
+from andornot.gallery import Gallery, GalleryError, Where
 from andornot.gallery.engines import engine_named, milvus, milvus_connection
 from andornot.gallery.engines.exact import Exact
 from andornot.gallery.engines.milvus import Milvus, _expression, milvus_engine
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_space import Space
-from andornot.gallery.filters import Conditions, label_of
-from andornot.gallery.scope import is_inside
+from andornot.gallery.filters import Conditions
+from andornot.gallery.paths import is_inside, label_of
 from andornot.logic.distance import SCORES
 
 HOSTILE = [
@@ -651,4 +651,4 @@ def test_the_ledger_is_a_gallery_like_any_other(tmp_path):
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / milvus.IDENTITY).write_text("ours")
     Gallery.create(tmp_path / "g", tiny_model())
-    assert database.exists(tmp_path / "g")
+    assert Gallery.exists(tmp_path / "g")

@@ -7,7 +7,7 @@ import pytest
 from galleries import photos, save_picture, tiny_model, tiny_recipe
 
 from andornot.commands.main import main
-from andornot.gallery import Gallery, GalleryError, features, writer
+from andornot.gallery import Gallery, GalleryError, feature_store, writer
 from andornot.gallery.writer import open_writer
 from andornot.model import Model
 
@@ -127,7 +127,7 @@ def test_what_a_killed_writer_began_is_removed_and_nothing_else(gallery, guests,
 
 
 def test_a_file_in_the_place_of_the_next_features_is_not_overwritten(gallery, tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "ROWS_PER_FILE", 12)
+    monkeypatch.setattr(feature_store, "ROWS_PER_FILE", 12)
     mine = gallery.folder / "features-0002.bin"
     mine.write_text("mine")
     photos(tmp_path / "photos", 3, start=20)
@@ -140,7 +140,7 @@ def test_a_file_in_the_place_of_the_next_features_is_not_overwritten(gallery, tm
 
 
 def test_files_of_features_that_a_killed_writer_began_are_begun_again(gallery, tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "ROWS_PER_FILE", 12)
+    monkeypatch.setattr(feature_store, "ROWS_PER_FILE", 12)
     photos(tmp_path / "photos", 3, start=20)
     with monkeypatch.context() as patched:
         patched.setattr(writer.Writer, "commit", lambda _: 1 / 0)

@@ -100,7 +100,7 @@ def test_leading_dimensions_of_both_sides_follow_each_other(distance):
     assert distance(queries, gallery[:0]).shape == (2, 3, 0)
 
 
-@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.expected_bce])
+@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.logic.expected_bce])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_added_up_in_float32(distance, dtype):
     queries, gallery = some(0, 4, n=512).to(dtype), some(1, 4, n=512).to(dtype)
@@ -110,7 +110,7 @@ def test_half_precision_is_added_up_in_float32(distance, dtype):
     torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.expected_bce])
+@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.logic.expected_bce])
 def test_crisp_and_empty_pictures_give_finite_distances(distance):
     eye = torch.eye(4)
     crisp = Representation(eye.unsqueeze(1))
@@ -119,7 +119,7 @@ def test_crisp_and_empty_pictures_give_finite_distances(distance):
     assert distance(nothing, nothing).isfinite().all()
 
 
-@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.expected_bce])
+@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.logic.expected_bce])
 def test_gradients_flow(distance):
     logits = torch.randn(
         2, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True
@@ -127,7 +127,7 @@ def test_gradients_flow(distance):
     assert torch.autograd.gradcheck(lambda x: distance(*Representation.from_logits(x)), logits)
 
 
-@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.expected_bce])
+@pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.logic.expected_bce])
 def test_other_models_are_refused(distance):
     with pytest.raises(ValueError, match="only those of one model"):
         distance(some(0, 3, m=4), some(0, 3, m=5))
@@ -158,7 +158,7 @@ def test_an_or_contains_both_of_its_operands_more_than_they_contain_each_other()
 
 def test_containment_is_the_mean_degree_of_the_implication():
     a, b = some(0, 4), some(1, 4)
-    torch.testing.assert_close(aon.containment(a, b, paired=True), aon.implication(a, b).degrees.mean(-1))
+    torch.testing.assert_close(aon.containment(a, b, paired=True), aon.logic.implication(a, b).degrees.mean(-1))
 
 
 def test_the_papers_example_of_the_expected_value_loss():
@@ -167,8 +167,8 @@ def test_the_papers_example_of_the_expected_value_loss():
     p2, p3 = Representation([[0.1, 0.8, 0.1]]), Representation([[0.1, 0.1, 0.8]])
     assert aon.cross_entropy(z1, p2) == aon.cross_entropy(z1, p3)
     by_hand = [-(0.15 * math.log(e) + 0.85 * math.log(1 - e)) for e in (0.5, 0.85)]
-    assert aon.expected_bce(p2, z1).item() == pytest.approx(by_hand[0], rel=1e-6)
-    assert aon.expected_bce(p3, z1).item() == pytest.approx(by_hand[1], rel=1e-6)
+    assert aon.logic.expected_bce(p2, z1).item() == pytest.approx(by_hand[0], rel=1e-6)
+    assert aon.logic.expected_bce(p3, z1).item() == pytest.approx(by_hand[1], rel=1e-6)
 
 
 def test_expected_bce_agrees_with_torch_and_broadcasts():
@@ -176,7 +176,7 @@ def test_expected_bce_agrees_with_torch_and_broadcasts():
     expected = torch.nn.functional.binary_cross_entropy(
         prediction.degrees.expand(4, 3, 6), target.degrees.expand(4, 3, 6), reduction="none"
     ).mean(-1)
-    torch.testing.assert_close(aon.expected_bce(prediction, target), expected)
+    torch.testing.assert_close(aon.logic.expected_bce(prediction, target), expected)
 
 
 def test_small_degrees_have_a_direction_too():

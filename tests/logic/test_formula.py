@@ -270,3 +270,24 @@ def test_any_name_can_be_quoted(name):
     formula = Formula(f"{quoted} & x")
     assert formula.names[0] == name
     assert Formula(str(formula)).names[0] == name
+
+
+def test_a_formula_shows_every_mention_of_a_name_and_where_it_stands():
+    formula = Formula('at_least(2, a, "b c", a) - ~a')
+    assert [mention.name for mention in formula.mentions] == ["a", "b c", "a", "a"]
+    assert [formula.text[start:end] for _, start, end in formula.mentions] == ["a", '"b c"', "a", "a"]
+    assert formula.names == ("a", "b c")
+
+
+def test_a_formula_shows_its_program():
+    a, b, both = Formula("a & b").program
+    assert (a.value, b.value, both.op, both.args) == ("a", "b", "and", (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "length"), [("a & & b", 1), ("a &", 0), ('a "long name"', 11), ("a $ b", 1), ("a 'b", 1)]
+)
+def test_an_error_says_how_long_the_piece_is_that_it_points_at(text, length):
+    with pytest.raises(FormulaError) as caught:
+        Formula(text)
+    assert caught.value.length == length

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import reduce
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from oracle import TRUTH_FUNCTIONS, counting, distribution, random_representatio
 
 import andornot as aon
 from andornot import Representation
+from andornot.errors import AndornotError
+from andornot.logic import godel, lukasiewicz
 
 ONE, ZERO = Fraction(1), Fraction(0)
 
@@ -19,13 +22,13 @@ BINARY = {
     "a | b": (lambda a, b: a | b, max),
     "a & b": (lambda a, b: a & b, min),
     "a - b": (lambda a, b: a - b, lambda a, b: max(a - a, a - b)),
-    "implication": (aon.implication, lambda a, b: ONE if a <= b else b),
-    "coimplication": (aon.coimplication, lambda a, b: ZERO if a >= b else b),
-    "difference": (aon.difference, lambda a, b: a if a > b else ZERO),
+    "implication": (aon.logic.implication, lambda a, b: ONE if a <= b else b),
+    "coimplication": (aon.logic.coimplication, lambda a, b: ZERO if a >= b else b),
+    "difference": (aon.logic.difference, lambda a, b: a if a > b else ZERO),
 }
 UNARY = {
     "~a": (lambda a: ~a, lambda a: 1 - a),
-    "godel_not": (aon.godel_not, lambda a: ONE if a == 0 else ZERO),
+    "godel_not": (aon.logic.godel_not, lambda a: ONE if a == 0 else ZERO),
 }
 
 
@@ -60,7 +63,12 @@ def test_relative_negation_agrees_with_enumeration_of_four_independent_operands(
     a, b, keep = triple
     expected = distribution(lambda a, b, keep, again: min(a, max(1 - b, min(keep, again))), [a, b, keep, b])
     assert_close(a.without(b, keep=keep), expected)
-    assert a.without(b) == a & ~b
+
+
+def test_the_relative_negation_is_told_what_to_keep_because_minus_is_the_plain_one():
+    a = Representation([[0.5, 0.5]])
+    with pytest.raises(TypeError, match="keep"):
+        a.without(a)
 
 
 @pytest.mark.parametrize("logic", ["godel", "lukasiewicz"])
@@ -129,7 +137,7 @@ def test_crisp_representations_behave_as_plain_truth_values(m):
     torch.testing.assert_close((a | b).degrees, torch.maximum(left, right), atol=1e-15, rtol=0)
     torch.testing.assert_close((a & b).degrees, torch.minimum(left, right), atol=1e-15, rtol=0)
     torch.testing.assert_close((~b).degrees, 1 - right, atol=1e-15, rtol=0)
-    for result in (a | b, a & b, ~a, aon.difference(a, b), aon.implication(a, b)):
+    for result in (a | b, a & b, ~a, aon.logic.difference(a, b), aon.logic.implication(a, b)):
         assert ((result.probs == 0) | (result.probs == 1)).all()
 
 
@@ -159,8 +167,8 @@ def test_tiny_probabilities_are_right_relative_to_themselves_in_float32(operator
         "any_of": lambda *r: aon.any_of(r),
         "all_of": lambda *r: aon.all_of(r),
         "at_least": lambda *r: aon.at_least(2, r),
-        "implication": lambda a, b, _: aon.implication(a, b),
-        "difference": lambda a, b, _: aon.difference(a, b),
+        "implication": lambda a, b, _: aon.logic.implication(a, b),
+        "difference": lambda a, b, _: aon.logic.difference(a, b),
     }[operator]
     single = apply(*(Representation(r.probs.float()) for r in exact)).probs.double()
     double = apply(*(Representation(r.probs.float().double(), validate=False) for r in exact)).probs
@@ -216,7 +224,12 @@ def test_gradients_flow_through_every_operator(logic):
         results = [aon.any_of([a, b, c], logic), aon.all_of([a, b, c], logic)]
         if logic == "godel":
             results += [a | b, a & b, ~a, a - b, a.without(b, keep=c), aon.at_least(2, [a, b, c])]
-            results += [aon.implication(a, b), aon.coimplication(a, b), aon.difference(a, b), aon.godel_not(a)]
+            results += [
+                aon.logic.implication(a, b),
+                aon.logic.coimplication(a, b),
+                aon.logic.difference(a, b),
+                aon.logic.godel_not(a),
+            ]
         return torch.stack([r.probs for r in results])
 
     assert torch.autograd.gradcheck(everything, logits)
@@ -242,11 +255,18 @@ def test_operators_run_where_the_tensors_are():
     for logic in TRUTH_FUNCTIONS:
         assert aon.any_of([a, a, a], logic).device.type == "meta"
         assert aon.all_of([a, a, a], logic).device.type == "meta"
-    for result in (a | a, a & a, ~a, aon.at_least(2, [a, a, a]), aon.implication(a, a), aon.difference(a, a)):
+    for result in (
+        a | a,
+        a & a,
+        ~a,
+        aon.at_least(2, [a, a, a]),
+        aon.logic.implication(a, a),
+        aon.logic.difference(a, a),
+    ):
         assert result.device.type == "meta"
     assert f.evaluate({"a": a, "b": a}).device.type == "meta"
     assert a.degrees.device.type == "meta"
-    for distance in (aon.cross_entropy, aon.degree_distance, aon.containment, aon.expected_bce):
+    for distance in (aon.cross_entropy, aon.degree_distance, aon.containment, aon.logic.expected_bce):
         assert distance(a, a).device.type == "meta"
 
 
@@ -286,3 +306,49 @@ def test_mistakes_are_told_in_one_clear_line(call, message):
 def test_operands_of_another_kind_are_a_type_error(call):
     with pytest.raises(TypeError):
         call(Representation([[0.5, 0.5]]))
+
+
+# --- a logic of one's own -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair():
+    generator = np.random.default_rng(0)
+    return [random_representation(generator, 3, 5) for _ in range(2)]
+
+
+class Noted:
+    """Łukasiewicz', which notes what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        function = getattr(lukasiewicz, name)
+        return lambda *operands: self.asked.append(name) or function(*operands)
+
+
+def test_a_logic_of_ones_own_is_asked_for_everything_but_not(pair):
+    a, b = pair
+    mine = Noted()
+    for operator in (aon.any_of, aon.all_of):
+        assert torch.equal(operator([a, b], mine).probs, operator([a, b], "lukasiewicz").probs)
+    formula = aon.Formula("((a | b) & ~a) - at_least(2, a, b)")
+    results = [formula.evaluate({"a": a, "b": b}, "independent", logic) for logic in (mine, lukasiewicz, "lukasiewicz")]
+    assert torch.equal(results[0].probs, results[2].probs)
+    assert torch.equal(results[1].probs, results[2].probs), "a module is an object, too"
+    assert mine.asked == ["at_least", "at_least", "disjunction", "conjunction", "at_least", "minus"]
+
+
+def test_what_a_logic_of_ones_own_lacks_is_named(pair):
+    with pytest.raises(AndornotError, match="lacks minus, at_least"):
+        aon.any_of(pair, SimpleNamespace(disjunction=lukasiewicz.disjunction, conjunction=lukasiewicz.conjunction))
+
+
+def test_exact_semantics_is_godels_alone(pair):
+    a, b = pair
+    values = {"a": a, "b": b}
+    with pytest.raises(aon.FormulaError, match="is Gödel's alone"):
+        aon.Formula("a & (b | a)").evaluate(values, logic=lukasiewicz)
+    by_object = aon.Formula("a & (b | a)").evaluate(values, logic=godel)
+    assert torch.equal(by_object.probs, aon.Formula("a & (b | a)").evaluate(values).probs)

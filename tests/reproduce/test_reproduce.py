@@ -536,8 +536,8 @@ def images(digits) -> ImageSet:
 
 def test_features_of_views_are_computed_once_for_all_methods(images, tmp_path, monkeypatch):
     computed = []
-    original = workspace.view_features
-    monkeypatch.setattr(workspace, "view_features", lambda *args: computed.append(args) or original(*args))
+    original = workspace.view_activations
+    monkeypatch.setattr(workspace, "view_activations", lambda *args: computed.append(args) or original(*args))
     folder = Workspace(tmp_path, {})
     for method in METHODS:
         folder.model(method, images, frozen(synthesis=method))
@@ -609,6 +609,8 @@ def test_heads_on_a_frozen_backbone_are_compared_by_their_degrees_and_the_calibr
     protocol = read(tmp_path)["protocol"]
     assert protocol["reads"] == "degrees"
     assert protocol["splits"] == {"training": "train", "test": "test"}
+    alone = reproduce("multilabel", tmp_path / "alone", data=SCENES, seeds=["0", "efficientnet-lite0-from-ImageNet=1"])
+    assert list(alone.figures) == pretrained
 
 
 def test_at_small_scale_multilabel_classification_trains_heads_on_a_frozen_backbone():

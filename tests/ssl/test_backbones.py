@@ -9,7 +9,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from andornot.ssl.backbones import backbone_names, build_backbone, optimise_for_inference, wrap_backbone
+from andornot.ssl.backbones import (
+    backbone_names,
+    build_backbone,
+    compute_in_parts,
+    optimise_for_inference,
+    wrap_backbone,
+)
 
 # name, options, side of the pictures in these tests
 SMALL = [
@@ -497,3 +503,17 @@ def test_a_norm_that_cannot_be_folded_stays(kind):
     fast, x = optimise_for_inference(backbone), torch.rand(2, 3, 12, 12)
     torch.testing.assert_close(fast(x), backbone(x))
     assert any(isinstance(m, nn.BatchNorm2d) for m in fast.modules())
+
+
+def test_many_large_pictures_are_computed_a_few_at_a_time_and_small_ones_at_once():
+    seen = []
+
+    def network(pictures: Tensor) -> Tensor:
+        seen.append(len(pictures))
+        return pictures.mean((2, 3))
+
+    for side, count, parts in ((224, 40, [16, 16, 8]), (28, 64, [64]), (2000, 3, [1, 1, 1])):
+        pictures = torch.rand(count, 1, 1, 1).expand(count, 1, side, side)
+        torch.testing.assert_close(compute_in_parts(network, pictures), pictures[:, :, 0, 0])
+        assert seen == parts
+        seen.clear()

@@ -1,4 +1,4 @@
-"""Where steps come from: fresh views of pictures, or features of views that were computed once."""
+"""Where steps come from: fresh views of pictures, or activations of views that were computed once."""
 
 import copy
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from andornot.ssl.backbones import wrap_backbone
-from andornot.ssl.batches import FeatureBatches, PictureBatches, cache_features
+from andornot.ssl.batches import ActivationBatches, PictureBatches, cache_activations
 from andornot.ssl.network import Network, Objective
 from andornot.ssl.synthesis import mix_pictures
 from andornot.ssl.targets import Centre
@@ -61,7 +61,7 @@ def test_a_step_on_pictures_takes_two_views_from_the_generator(network, pictures
 
 def test_cached_features_are_those_of_the_views_and_their_mixtures(network, pictures):
     """Made once more with the same generator, by the plain backbone in eval mode, batch by batch."""
-    cache = cache_features(network, pictures, VIEWS, count=3, mixing=0.3, seed=5, batch_size=4)
+    cache = cache_activations(network, pictures, VIEWS, count=3, mixing=0.3, seed=5, batch_size=4)
     assert len(cache) == NUM_PICTURES
     generator, backbone = torch.Generator().manual_seed(5), network.backbone.eval()
     for view in range(3):
@@ -76,7 +76,7 @@ def test_cached_features_are_those_of_the_views_and_their_mixtures(network, pict
 
 
 def test_partners_are_other_pictures_each_chosen_once_and_new_in_each_view(network, pictures):
-    partners = cache_features(network, pictures[:8], VIEWS, count=3, mixing=0.5, seed=0, batch_size=4).partners
+    partners = cache_activations(network, pictures[:8], VIEWS, count=3, mixing=0.5, seed=0, batch_size=4).partners
     for view in partners:
         assert sorted(view.tolist()) == list(range(8))
         assert not (view == torch.arange(8)).any()
@@ -89,7 +89,7 @@ def test_a_mixed_feature_is_of_a_picture_and_its_partner():
     flat = brightness.view(-1, 1, 1, 1).expand(-1, 1, 9, 9)
     network = Network(wrap_backbone(nn.Conv2d(1, 1, 1, bias=False), 1, 8, 1), N, M)
     nn.init.ones_(network.backbone.network.weight)
-    cache = cache_features(network, flat, VIEWS, count=2, mixing=0.25, seed=0, batch_size=5)
+    cache = cache_activations(network, flat, VIEWS, count=2, mixing=0.25, seed=0, batch_size=5)
     level = brightness / 255
     for view in range(2):
         torch.testing.assert_close(cache.views[view, :, 0].float(), level, rtol=0, atol=1e-3)
@@ -100,9 +100,9 @@ def test_a_mixed_feature_is_of_a_picture_and_its_partner():
 def test_the_cache_is_half_precision_follows_its_seed_and_leaves_the_network_alone(network, pictures):
     before = copy.deepcopy(network.state_dict())
     arguments = {"count": 2, "mixing": 0.5, "batch_size": 4}
-    cache = cache_features(network.train(), pictures, VIEWS, seed=1, **arguments)
-    again = cache_features(network, pictures, VIEWS, seed=1, **arguments)
-    other = cache_features(network, pictures, VIEWS, seed=2, **arguments)
+    cache = cache_activations(network.train(), pictures, VIEWS, seed=1, **arguments)
+    again = cache_activations(network, pictures, VIEWS, seed=1, **arguments)
+    other = cache_activations(network, pictures, VIEWS, seed=2, **arguments)
     assert cache.views.dtype == cache.mixed.dtype == torch.float16
     assert torch.equal(cache.views, again.views)
     assert torch.equal(cache.mixed, again.mixed)
@@ -123,7 +123,7 @@ def numbered():
     mixed = torch.stack([view, picture, torch.ones_like(view)], -1).half()
     generator = torch.Generator().manual_seed(0)
     partners = torch.stack([torch.randperm(NUM_PICTURES, generator=generator) for _ in range(3)])
-    return FeatureBatches(plain, mixed, partners)
+    return ActivationBatches(plain, mixed, partners)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def small():
     return Network(wrap_backbone(nn.Conv2d(1, 3, 1), 3, 8, 1), N, M, 5, 4)
 
 
-def passes(batches: FeatureBatches, network: Network, indices: Tensor, seed: int) -> list[Tensor]:
+def passes(batches: ActivationBatches, network: Network, indices: Tensor, seed: int) -> list[Tensor]:
     """What goes through the heads in one step: views, other views, mixed pairs, partners."""
     seen: list[Tensor] = []
     handle = network.projector.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
@@ -173,7 +173,7 @@ def test_vanilla_ignores_the_mixed_pairs(numbered, small):
 
 
 def test_only_the_heads_get_gradients_and_the_frozen_backbone_stays_bit_identical(network, pictures):
-    cache = cache_features(network, pictures, VIEWS, count=2, mixing=0.5, seed=0)
+    cache = cache_activations(network, pictures, VIEWS, count=2, mixing=0.5, seed=0)
     before = copy.deepcopy(network.backbone.state_dict())
     objective = objective_of(network.train())
     optimiser = torch.optim.SGD([p for p in objective.parameters() if p.requires_grad], 0.1)

@@ -268,6 +268,18 @@ def test_a_batch_norm_needs_channels():
         SyncBatchNorm(3)(torch.zeros(3))
 
 
+def test_on_a_gpu_it_is_torchs_own_with_the_same_tensors_and_names():
+    objective = new_objective("dino").eval()
+    tensors = {**dict(objective.named_parameters()), **dict(objective.named_buffers())}
+    norms = {name for name, module in objective.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)}
+    converted = synchronise_batch_norms(objective, torch.device("cuda"))
+    assert {name for name, module in converted.named_modules() if isinstance(module, nn.SyncBatchNorm)} == norms
+    again = {**dict(converted.named_parameters()), **dict(converted.named_buffers())}
+    assert again.keys() == tensors.keys()
+    assert all(again[name] is tensor for name, tensor in tensors.items())
+    assert not any(module.training for module in converted.modules())
+
+
 def test_synchronising_keeps_names_state_modes_and_frozen_parameters():
     objective = new_objective("dino")
     objective.network.backbone.eval().requires_grad_(False)

@@ -110,7 +110,7 @@ def test_the_network_is_backbone_projector_predictor(network, pictures):
 def test_heads_can_be_run_on_features_alone(network, pictures):
     network.eval()
     expected = network(pictures[0])
-    for ours, theirs in zip(network.project(expected.features), expected, strict=True):
+    for ours, theirs in zip(network.project(expected.activations), expected, strict=True):
         assert torch.equal(ours, theirs)
 
 

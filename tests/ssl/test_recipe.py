@@ -3,7 +3,9 @@
 import math
 import re
 import shlex
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from andornot.data import SOURCES
 from andornot.data.specs import parse_spec
 from andornot.pretraining import default_recipe
 from andornot.ssl.recipe import Calibration, Recipe, RecipeError, load_recipe, make_recipe, recipe_names
+from andornot.ssl.views import Augmentation
 
 PAPER = {
     "num_features": 512,
@@ -118,7 +121,7 @@ def test_photos_are_calibrated_and_digits_are_trained_by_default():
         ("backbone_options={stem: cifar}", "backbone_options", {"stem": "cifar"}),
         ("backbone_options.width=64", "backbone_options", {"width": 64}),
         ("calibration.power=2", "calibration", Calibration(power=2)),
-        ("views={flip: 0}", "views", {"flip": 0}),
+        ("views={flip: 0}", "views", Augmentation(flip=0)),
         (" size =32", "size", 32),
     ],
 )
@@ -128,7 +131,7 @@ def test_a_change_has_a_key_and_a_typed_value(change, key, value):
 
 def test_a_change_inside_keeps_what_is_beside_it():
     before, after = load_recipe("digits"), load_recipe("digits", ["views.crop_scale=[0.8, 1]", "views.blur=0.1"])
-    assert after.views == {**before.views, "crop_scale": [0.8, 1], "blur": 0.1}
+    assert after.views == replace(before.views, crop_scale=(0.8, 1), blur=0.1)
     assert after.view_settings(28).crop_scale == (0.8, 1.0)
 
 
@@ -138,7 +141,7 @@ def test_the_last_change_counts():
 
 def test_a_change_of_one_recipe_leaves_the_next_alone():
     load_recipe("digits", ["views.flip=1", "backbone_options.width=8"])
-    assert load_recipe("digits").views["flip"] == 0
+    assert load_recipe("digits").views.flip == 0
     assert make_recipe({}).backbone_options == {}
 
 
@@ -160,8 +163,13 @@ def test_a_change_of_one_recipe_leaves_the_next_alone():
         ("epochs.a=1", '"epochs" in "epochs.a=1" has no keys inside'),
         ("regime=magic", "regime: Input should be 'scratch', 'frozen' or 'calibrated', got 'magic'"),
         ("synthesis=xor", 'unknown synthesis "xor", there are vanilla, mean, maximum, logic'),
-        ("views.crop_scale=2", "crop_scale must be two numbers"),
-        ("views.flip=often", "flip must be a probability from 0 to 1, got 'often'"),
+        ("views.crop_scale=2", "views.crop_scale: Input should be a valid tuple, got 2"),
+        (
+            "views.flip=often",
+            "views.flip: Input should be a valid number, unable to parse string as a number, got 'often'",
+        ),
+        ("views.flip=2", "views.flip: Input should be less than or equal to 1, got 2"),
+        ("views.size=32", 'unknown key "views.size"'),
         ("learning_rate=.inf", "learning_rate: Input should be a finite number"),
         ("prior=.nan", "prior: Input should be a finite number"),
     ],
@@ -207,6 +215,20 @@ def test_the_learning_rate_is_scaled_with_the_batch_on_request():
 def test_a_file_of_ones_own_is_a_recipe(tmp_path):
     recipe = load_recipe(write(tmp_path / "mine.yaml", "backbone: conv5\nepochs: 3\n"), ["seed=7"])
     assert (recipe.backbone, recipe.epochs, recipe.seed, recipe.num_features) == ("conv5", 3, 7, 512)
+
+
+def test_a_path_is_a_file_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "digits", "epochs: 3\n")
+    assert load_recipe(Path("digits")).epochs == 3
+    assert load_recipe("digits").epochs == 20
+
+
+def test_what_views_say_is_written_as_it_was_in_0_1():
+    views = {"crop_scale": [0.5, 1.0], "flip": 0, "blur": 0}
+    recipe = make_recipe({"views": views})
+    assert recipe.model_dump(mode="json")["views"] == views
+    assert make_recipe({"views": {}}).model_dump(mode="json")["views"] == {}
 
 
 def test_an_empty_file_is_the_papers_recipe(tmp_path):

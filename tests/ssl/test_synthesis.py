@@ -1,12 +1,25 @@
 """Mixed pictures and the targets they get, against the paper's equations written as loops."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
+from andornot.errors import AndornotError
 from andornot.logic import Representation
-from andornot.ssl.synthesis import SYNTHESES, logic, maximum, mean, mix_pictures
+from andornot.ssl.backbones import build_backbone
+from andornot.ssl.network import Network, Objective
+from andornot.ssl.synthesis import (
+    SYNTHESES,
+    check_name,
+    get_synthesis,
+    logic,
+    maximum,
+    mean,
+    mix_pictures,
+    synthesis_name,
+)
 from andornot.ssl.targets import Centre
 
 B, N, M = 3, 2, 4
@@ -116,3 +129,33 @@ def test_a_synthesis_is_a_representation_without_gradient_and_leaves_the_centre_
 
 def test_there_are_the_four_methods_of_the_paper():
     assert list(SYNTHESES.items()) == [("vanilla", None), ("mean", mean), ("maximum", maximum), ("logic", logic)]
+
+
+# One's own
+
+
+def test_a_function_is_taken_as_it_is_and_a_name_looked_up():
+    assert get_synthesis(mean) is get_synthesis("mean") is mean
+    assert get_synthesis("vanilla") is None
+    with pytest.raises(AndornotError, match='unknown synthesis "maen"; did you mean "mean"'):
+        get_synthesis("maen")
+    with pytest.raises(AndornotError, match=r"a function of your own: pretrain.* needs it again"):
+        get_synthesis(synthesis_name(mean))
+
+
+def test_the_name_of_a_function_says_that_it_was_ones_own():
+    assert synthesis_name(mean) == "function:mean"
+    assert synthesis_name(partial(mean)) == "function:partial"
+    check_name("function:mean")
+    with pytest.raises(AndornotError, match="unknown synthesis"):
+        check_name("min")
+
+
+def test_an_objective_uses_the_function_that_it_is_given():
+    network = Network(build_backbone("conv5", channels=1, width=8), N, M, 8, 8).eval()
+    views = torch.rand(2, 4, 1, 28, 28)
+    by_name, by_function = (
+        Objective(network, Centre(N, M), synthesis, beta=0.6)(*views).losses for synthesis in ("logic", logic)
+    )
+    assert torch.equal(by_name.total, by_function.total)
+    assert Objective(network, Centre(N, M), logic).beta == 0, "0.6 is the paper's for its own method"

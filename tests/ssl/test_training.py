@@ -17,7 +17,8 @@ from andornot import Representation
 from andornot.data import open_images
 from andornot.errors import Stopped
 from andornot.model import new_network
-from andornot.ssl import training, watch
+from andornot.progress import lines
+from andornot.ssl import collapse, training
 from andornot.ssl.batches import PictureBatches
 from andornot.ssl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from andornot.ssl.network import Network, Objective, StepResult
@@ -156,8 +157,8 @@ def test_accumulation_steps_once_with_the_mean_gradient_of_the_parts(tmp_path):
     batches = Watched(pictures(8))
     objective_inputs = batches.batches.views
 
-    def note(pixels, generator):
-        made.append(objective_inputs(pixels, generator))
+    def note(pixels, generator, shapes):
+        made.append(objective_inputs(pixels, generator, shapes))
         return made[-1]
 
     batches.batches.views = note
@@ -194,7 +195,7 @@ def test_the_log_speaks_of_all_parts_of_a_step(tmp_path):
     for name, values in zip(parts[0].losses._fields, zip(*(part.losses for part in parts), strict=True), strict=True):
         assert float(row[f"loss_{name}"]) == pytest.approx((values[0].item() + values[1].item()) / 2, rel=1e-4)
     both = Representation.cat([part.targets[0].representation for part in parts])
-    assert float(row["spread"]) == pytest.approx(watch.measure_health(both).spread, rel=1e-4)
+    assert float(row["spread"]) == pytest.approx(collapse.measure_health(both).spread, rel=1e-4)
 
 
 def test_the_log_has_a_line_of_figures_every_few_steps_and_at_the_end(tmp_path):
@@ -218,7 +219,8 @@ def test_figures_measured_after_an_epoch_are_logged_beside_the_others(tmp_path, 
         progress.network.eval()
         return {"knn": 0.25} if progress.epoch % 2 == 0 else {}
 
-    network = run(tmp_path, tiny(epochs=4, batch_size=20), after_epoch=after_epoch)
+    with lines():
+        network = run(tmp_path, tiny(epochs=4, batch_size=20), after_epoch=after_epoch)
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [row["step"] for row in rows_of(tmp_path) if row["knn"]] == ["2", "4"]
     assert "epoch 2: knn 0.250" in capsys.readouterr().err
@@ -254,7 +256,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_advice(value, part, tmp_pat
 
 
 def test_a_collapse_is_warned_about_once_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "PATIENCE", 2)
+    monkeypatch.setattr(collapse, "PATIENCE", 2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(tmp_path, tiny(epochs=5), Watched(torch.zeros(20, 1, 28, 28, dtype=torch.uint8)))

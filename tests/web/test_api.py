@@ -19,10 +19,12 @@ from serving import picture, save, served, small_gallery, wait_until
 
 from andornot import Formula, degree_distance
 from andornot.gallery import Gallery, Where
+from andornot.gallery.names import Names
+from andornot.logic import parser
 from andornot.logic.distance import SCORES
 from andornot.logic.operators import LOGICS
 from andornot.web import parameters, services, thumbnails, uploads
-from andornot.web.live import Served
+from andornot.web.follower import Served
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,17 @@ def test_the_choices_of_the_api_are_those_of_the_gallery():
         if name in ("score", "logic")
     }
     assert choices == {"score": tuple(SCORES), "logic": tuple(LOGICS)}
+
+
+def test_a_search_reads_its_formula_once_and_looks_for_its_names_once(client, monkeypatch):
+    calls = []
+    for module, name in ((parser, "parse"), (parser, "tokens"), (Names, "resolve")):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, original=original, name=name: (calls.append(name), original(*a))[1]
+        )
+    assert len(get(client, "search", formula="1 | (2 - 3)", why=True)["names"]) == 3
+    assert sorted(calls) == ["parse", "resolve", "tokens"]
 
 
 def test_pictures_come_in_parts_and_in_order(client, gallery):

@@ -19,8 +19,9 @@ import pytest
 from serving import picture, served, small_gallery, wait_until
 
 from andornot.gallery import Gallery
+from andornot.gallery.names import Resolved
 from andornot.logic import Formula, FormulaError
-from andornot.web import connections, searches, upload_routes
+from andornot.web import connections, search_queue, upload_routes
 
 HALF = b"GET /api/gallery HTTP/1.1\r\nHost: localhost\r\n"
 UPLOAD = b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\n"
@@ -206,10 +207,10 @@ def slow_searches(monkeypatch: pytest.MonkeyPatch, slow: str) -> Iterator[thread
     """Searches for one formula take until the event is set."""
     go_on, plain = threading.Event(), Gallery.search
 
-    def search(self: Gallery, formulas: list[Formula], *args: object, **kwargs: object) -> object:
-        if any(formula.text == slow for formula in formulas):
+    def search(self: Gallery, queries: list[Resolved], *args: object, **kwargs: object) -> object:
+        if any(query.formula.text == slow for query in queries):
             assert go_on.wait(60)
-        return plain(self, formulas, *args, **kwargs)
+        return plain(self, queries, *args, **kwargs)
 
     monkeypatch.setattr(Gallery, "search", search)
     try:
@@ -245,10 +246,10 @@ def test_formulas_that_may_take_seconds_do_not_hold_up_the_others(gallery, monke
 
 
 def test_a_search_that_takes_too_long_says_so_and_the_next_ones_are_told_to_come_again(gallery, monkeypatch):
-    monkeypatch.setattr(searches, "MAX_SECONDS", 0.6)
-    monkeypatch.setattr(searches, "_LONG", 0.01)
+    monkeypatch.setattr(search_queue, "MAX_SECONDS", 0.6)
+    monkeypatch.setattr(search_queue, "_LONG", 0.01)
     with slow_searches(monkeypatch, "1") as go_on, served(gallery) as client:
-        for _ in range(searches.AT_ONCE):
+        for _ in range(search_queue.AT_ONCE):
             too_long = found(client, "1")
             assert too_long.status_code == 504
             assert "longer than 1 seconds" in too_long.json()["error"]["message"]

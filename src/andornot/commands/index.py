@@ -75,20 +75,18 @@ def run(options: Namespace) -> None:
 
 
 def _open_or_create(options: Namespace) -> Gallery:
-    from ..gallery import Gallery, GalleryError, database
-    from ..gallery.gallery import absolute
-    from ..gallery.scope import look_through
+    from ..gallery import Gallery, GalleryError
+    from ..gallery.scope import check_places
     from ..model import Model
 
-    if database.exists(absolute(options.gallery)):
+    if Gallery.exists(options.gallery):
         gallery = Gallery.open(options.gallery, engine=options.engine)
         if options.model is not None:
             gallery.check_model(Model.load(options.model))
         return gallery
     if not options.folders:
         raise GalleryError(f"there is no gallery in {options.gallery} yet: give the folders of its pictures")
-    # A mistake leaves nothing behind.
-    look_through([str(absolute(folder)) for folder in options.folders], (), prune=False)
+    check_places(options.folders)  # a mistake leaves nothing behind
     return Gallery.create(options.gallery, options.model, engine=options.engine)
 
 

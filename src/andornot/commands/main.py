@@ -17,7 +17,7 @@ from .options import examples
 # Each is a module beside this one.
 COMMANDS: Final = {
     "demo": "the main job on embedded data, in a few minutes",
-    "pretrain": "make a model of pictures, without labels",
+    "pretrain": "make a model of pictures, with no labels of yours",
     "evaluate": "measure a model on labelled pictures",
     "reproduce": "repeat an experiment of the paper",
     "index": "make a gallery of folders of pictures, or bring it up to date",

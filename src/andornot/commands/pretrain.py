@@ -34,7 +34,8 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     """Makes the model, and says which it is."""
-    from ..pretraining import default_recipe, pretrain, training_part
+    from ..data import training_part
+    from ..pretraining import default_recipe, pretrain
     from ..ssl.distributed import is_first_process
     from ..ssl.recipe import load_recipe
 

@@ -3,6 +3,7 @@
 from .decoding import decode
 from .errors import BrokenImageError, DataError
 from .imageset import Box, ImageSet
+from .parts import Parts, training_part
 from .pictures import Pictures
 from .sources import SOURCES, open_images, scenes, source_of
 
@@ -12,9 +13,11 @@ __all__ = [
     "BrokenImageError",
     "DataError",
     "ImageSet",
+    "Parts",
     "Pictures",
     "decode",
     "open_images",
     "scenes",
     "source_of",
+    "training_part",
 ]

@@ -13,13 +13,17 @@ _LARGE: Final = 40_000_000  # pixels from which a picture is made smaller on the
 
 
 def plain(image: Image.Image, channels: int = 3, size: int | None = None) -> Image.Image:
-    """A loaded picture upright, in mode RGB or L, over white where it is transparent.
+    """A loaded picture upright, in mode RGB or L, over white where it is transparent. To do it twice changes nothing.
 
     With `size` a large one comes out smaller, but with no side below twice that size.
     """
     converted = _converted(image, "L" if channels == 1 else "RGB", reduction(image.size, size))
     turn = turn_of(image)
-    return converted if turn is None else converted.transpose(turn)
+    if turn is None:
+        return converted
+    upright = converted.transpose(turn)
+    upright.info.clear()  # with the note that says how to turn it
+    return upright
 
 
 def reduction(size: tuple[int, int], wanted: int | None) -> int:

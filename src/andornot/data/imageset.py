@@ -1,31 +1,40 @@
 """A set of pictures that are read when they are asked for, with labels and boxes where the source has them."""
 
+import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Dataset
 
-from .chosen import Chosen
 from .decoding import to_tensor
 from .errors import BrokenImageError, DataError
 from .pictures import GIB, Pictures, load_pictures
 from .readers import Reader
 from .resizing import Fit
 
+T = TypeVar("T")
+
 Box = tuple[int, tuple[float, float, float, float]]
 """The number of the class, and (x0, y0, x1, y1) in pixels from the top left corner, x1 and y1 exclusive."""
 
 
-class ImageSet:
-    """Pictures by number, lazily: `len(images)`, `images.images[i]`, `images.names[i]`, `images.labels[i]`.
+class ImageSet(Dataset[tuple[Any, Tensor]]):
+    """Pictures by number, lazily, as a data set of torch: `image, label = images[i]`, for any `DataLoader`.
+
+    The image is a uint8 tensor (C, H, W) at its original size, or what `transform` makes of it. The label is a row of
+    `labels`, bool (classes,); of a set without labels it is an empty row (0,), so that batches can be made of it too.
 
     - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
     - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
     - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
+    - `parts` has the numbers of the pictures of each split, where the set is of several.
     - `source` is the name of the source that it was opened from, such as `voc`; None for a set made by hand.
+    - `images[i]`, `names[i]`: the pictures without labels, whatever the transform, and texts that stand for them.
     """
 
     def __init__(
@@ -39,8 +48,10 @@ class ImageSet:
         channels: int = 3,
         split: str | None = None,
         splits: Sequence[str] = (),
+        parts: Mapping[str, Sequence[int] | np.ndarray] | None = None,
         source: str | None = None,
         indices: np.ndarray | None = None,
+        transform: Callable[[Tensor], Any] | None = None,
     ) -> None:
         self.reader = reader
         self.indices = np.arange(len(reader)) if indices is None else indices
@@ -51,7 +62,9 @@ class ImageSet:
         self.channels = channels
         self.split = split
         self.splits = tuple(splits)
+        self.parts = parts or {}
         self.source = source
+        self.transform = transform
         expected = len(self.indices)
         for what, items in (("names", names), ("labels", labels), ("boxes", boxes)):
             if items is not None and len(items) != expected:
@@ -61,6 +74,13 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Tensor]:
+        """A picture and its label, or a BrokenImageError; an IndexError beyond the last, so that a loop ends there."""
+        position = operator.index(index)
+        image = self.images[position]
+        label = torch.zeros(0, dtype=torch.bool) if self.labels is None else self.labels[position]
+        return image if self.transform is None else self.transform(image), label
 
     def __repr__(self) -> str:
         labels = f", {len(self.class_names)} classes" if self.labels is not None else ""
@@ -118,6 +138,7 @@ class ImageSet:
             splits=self.splits,
             source=self.source,
             indices=self.indices[chosen],
+            transform=self.transform,
         )
 
     def pictures(
@@ -153,6 +174,33 @@ class ImageSet:
             workers=workers,
             progress=progress,
         )
+
+
+class Chosen(Sequence[T], Generic[T]):
+    """The items at the given positions; each is fetched when it is asked for.
+
+    >>> Chosen("abcdef", np.array([5, 0, 0]))[0]
+    'f'
+    """
+
+    def __init__(self, items: Sequence[T], indices: np.ndarray) -> None:
+        self._items = items
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Chosen[T]": ...
+    def __getitem__(self, index: int | slice) -> "T | Chosen[T]":
+        if isinstance(index, slice):
+            return Chosen(self._items, self._indices[index])
+        return self._items[int(self._indices[index])]
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._items[int(index)] for index in self._indices)
 
 
 class _Images(Sequence[Tensor]):

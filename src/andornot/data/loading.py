@@ -11,7 +11,7 @@ import numpy as np
 from ..progress import track
 from .errors import BrokenImageError
 from .readers import Reader
-from .resizing import Fit, square
+from .resizing import Fit, square_pixels
 
 _AT_ONCE: Final = 512  # pictures under way: bounds what waits in memory, and hides that some take longer
 
@@ -31,8 +31,8 @@ class Preparation:
     def __call__(self, position: int) -> Row:
         """Reads and resizes, or raises a BrokenImageError."""
         image = self.reader.read(int(self.indices[position]), self.size)
-        pixels = np.asarray(square(image, self.size, self.fit))
-        return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        pixels: Row = square_pixels(image, self.size, self.fit).numpy()
+        return pixels
 
 
 def default_workers() -> int:

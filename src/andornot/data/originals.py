@@ -11,6 +11,10 @@ from .pictures import Pictures
 _SHARPNESS: Final = 2
 
 
+# Pictures of at most this side have no pixel to spare for a margin.
+_SMALL: Final = 64
+
+
 class Originals(NamedTuple):
     """Squares, and the true heights and widths `(n, 2)` of what was brought to that shape; None for what is square.
 
@@ -20,6 +24,15 @@ class Originals(NamedTuple):
 
     pictures: Pictures
     shapes: Tensor | None = None
+
+
+def with_margin(size: int) -> int:
+    """The side at which pictures are kept whose views have that size, 8/7 of it unless that is small.
+
+    >>> with_margin(224), with_margin(28)
+    (256, 28)
+    """
+    return size if size <= _SMALL else size * 8 // 7
 
 
 def open_originals(images: ImageSet, size: int, *, strict: bool = False, progress: bool = True) -> Originals:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ..errors import printable
 from .cache import DiskCache, default_cache_folder
-from .chosen import Chosen
 from .errors import BrokenImageError, DataError
 from .loading import Preparation, Row, prepare_all
 from .resizing import Fit, check_fit
@@ -45,8 +44,8 @@ class Pictures:
         self.channels = images.channels
         self.class_names = images.class_names
         self.kept = torch.from_numpy(kept)
-        self.names: Sequence[str] = Chosen(images.names, kept) if broken else images.names
-        self.labels = images.labels[self.kept] if images.labels is not None and broken else images.labels
+        readable = images.subset(kept) if broken else images
+        self.names, self.labels = readable.names, readable.labels
         self.broken = [(images.names[position], reason) for position, reason in broken]
 
     def __len__(self) -> int:

@@ -3,8 +3,10 @@
 from typing import Final, Literal
 
 from PIL import Image
+from torch import Tensor
 
 from ..errors import unknown
+from .decoding import to_tensor
 from .errors import DataError
 
 Fit = Literal["crop", "squash"]
@@ -15,6 +17,11 @@ def check_fit(fit: str) -> None:
     """A DataError for anything but "crop" and "squash"."""
     if fit not in FITS:
         raise DataError(unknown("fit", fit, FITS))
+
+
+def square_pixels(image: Image.Image, size: int, fit: Fit = "crop") -> Tensor:
+    """A picture of mode L or RGB as a square, uint8 (C, size, size)."""
+    return to_tensor(square(image, size, fit))
 
 
 def square(image: Image.Image, size: int, fit: Fit = "crop") -> Image.Image:

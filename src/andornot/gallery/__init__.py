@@ -1,10 +1,45 @@
 """Pictures on disk, searchable with formulas: a folder that no crash can damage."""
 
-from .errors import EmptyQueryError, GalleryError
-from .filters import Where
-from .gallery import Gallery
-from .indexing import Summary
-from .repairing import Repaired
-from .searching import Hit, Reason
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["EmptyQueryError", "Gallery", "GalleryError", "Hit", "Reason", "Repaired", "Summary", "Where"]
+from .errors import GalleryError
+from .options import SearchOptions, Where
+
+if TYPE_CHECKING:
+    from .gallery import Gallery
+    from .hits import Hits
+    from .indexing import Summary
+    from .repairing import Repaired
+    from .searching import EmptyQueryError, Hit, Reason
+
+__all__ = [
+    "EmptyQueryError",
+    "Gallery",
+    "GalleryError",
+    "Hit",
+    "Hits",
+    "Reason",
+    "Repaired",
+    "SearchOptions",
+    "Summary",
+    "Where",
+]
+
+_MODULES = {
+    "EmptyQueryError": "searching",
+    "Gallery": "gallery",
+    "Hit": "searching",
+    "Hits": "hits",
+    "Reason": "searching",
+    "Repaired": "repairing",
+    "Summary": "indexing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name is loaded when it is used first: torch takes a second, and the options of a search need none of it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return value

@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from datetime import datetime
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +12,11 @@ import torch
 
 from ..logic import Representation
 from ..logic.formula import write_name
-from .filters import Where, label_of
+from .database import Origin
+from .filters import mask
+from .options import Where
+from .paths import label_of
+from .records import Picture
 from .vectors import Degrees, Sources
 
 Order = Literal["id", "name", "taken", "-taken"]
@@ -37,18 +40,18 @@ class Browser:
 
     def __init__(self, sources: Sources, degrees: Degrees) -> None:
         self._sources, self._degrees = sources, degrees
-        self.snapshot = sources.snapshot
+        self._snapshot = sources.snapshot
         self.model = sources.model
-        self.position_of_id = {identity: position for position, identity in enumerate(self.snapshot.ids.tolist())}
+        self.position_of_id = {identity: position for position, identity in enumerate(self._snapshot.ids.tolist())}
         self.mask = lru_cache(_FILTERS_KEPT)(self._mask)
 
     def __len__(self) -> int:
-        return len(self.snapshot)
+        return len(self._snapshot)
 
     @cached_property
     def fingerprint(self) -> str:
         """A short text that is another one when anything in the gallery is."""
-        snapshot = self.snapshot
+        snapshot = self._snapshot
         digest = hashlib.blake2b(f"{snapshot.state} {len(snapshot.broken)}".encode(), digest_size=8)
         for part in (snapshot.ids, snapshot.rows, snapshot.taken, snapshot.by_camera):
             digest.update(part.tobytes())
@@ -58,17 +61,38 @@ class Browser:
     @cached_property
     def position_of_path(self) -> dict[str, int]:
         """The position of each picture by its path."""
-        return {path: position for position, path in enumerate(self.snapshot.paths)}
+        return {path: position for position, path in enumerate(self._snapshot.paths)}
+
+    @property
+    def broken(self) -> int:
+        """How many files could not be read as pictures."""
+        return len(self._snapshot.broken)
+
+    def id(self, position: int) -> int:
+        """The id of a picture."""
+        return int(self._snapshot.ids[position])
+
+    def path(self, position: int) -> str:
+        """The path of a picture."""
+        return self._snapshot.path(position)
+
+    def picture(self, position: int) -> Picture:
+        """All that is known of a picture, but for its features."""
+        return self._snapshot.picture(position)
+
+    def digest(self, position: int) -> bytes:
+        """The hash of a picture's content."""
+        return self._snapshot.digest(position)
 
     def name(self, position: int) -> str:
         """The name of the picture's file."""
-        return os.path.basename(self.snapshot.path(position))  # noqa: PTH119
+        return os.path.basename(self.path(position))  # noqa: PTH119
 
     def term(self, position: int) -> str:
         """How the picture is written in a formula: by the name of its file if that is its alone, else by its id."""
         name = self.name(position)
         is_clear = self._count_of_name[name] == 1 and name.isprintable() and not name.isdigit()
-        return write_name(name) if is_clear else str(self.snapshot.ids[position])
+        return write_name(name) if is_clear else str(self.id(position))
 
     @cached_property
     def _count_of_name(self) -> Counter[str]:
@@ -76,11 +100,15 @@ class Browser:
 
     def label(self, position: int) -> str:
         """The name of the folder that the picture is in."""
-        return label_of(self.snapshot.path(position))
+        return label_of(self.path(position))
 
     def taken(self, position: int) -> datetime:
-        """When the picture was taken, as the clock on the wall showed it; `snapshot.taken_from` says who says so."""
-        return self.snapshot.taken_at(position)
+        """When the picture was taken, as the clock on the wall showed it."""
+        return self._snapshot.taken_at(position)
+
+    def taken_from(self, position: int) -> Origin:
+        """Who says so."""
+        return self._snapshot.taken_from(position)
 
     @cached_property
     def labels(self) -> dict[str, int]:
@@ -89,7 +117,7 @@ class Browser:
 
     def _mask(self, where: Where) -> np.ndarray:
         """Which positions pass a filter, `(n,)` bool."""
-        return where.mask(self.snapshot)
+        return mask(where, self._snapshot)
 
     def positions(self, where: Where, order: Order = "id") -> np.ndarray:
         """The positions that pass a filter, in some order; equal names and times in that of ids."""
@@ -106,21 +134,17 @@ class Browser:
 
     @cached_property
     def _by_time(self) -> np.ndarray:
-        return np.argsort(self.snapshot.taken, kind="stable")
+        return np.argsort(self._snapshot.taken, kind="stable")
 
     def represent(self, position: int) -> Representation:
         """The representation `(N, M)` of a picture."""
-        return self._sources.represent(self.snapshot.rows[[position]])[0]
-
-    def represent_file(self, path: str | Path) -> Representation:
-        """The representation `(N, M)` of a picture in a file, which need not be in the gallery."""
-        return self._sources.represent_file(path)
+        return self._sources.represent(self._snapshot.rows[[position]])[0]
 
     @cached_property
     def features(self) -> FeatureTable:
         """All features, in one pass over the degrees of all pictures."""
         count = self.model.num_features
-        used, every = np.sort(self.snapshot.rows), np.arange(count)
+        used, every = np.sort(self._snapshot.rows), np.arange(count)
         total, squares = np.zeros(count), np.zeros(count)
         best, best_rows = torch.empty(0, count), torch.empty(0, count, dtype=torch.int64)
         for start in range(0, len(used), _BLOCK):
@@ -135,12 +159,12 @@ class Browser:
             best_rows = best_rows.gather(0, kept)
         mean = total / max(len(used), 1)
         spread = np.sqrt(np.maximum(squares / max(len(used), 1) - mean**2, 0))
-        return FeatureTable(mean, spread, self.snapshot.position_of_row[best_rows.numpy()].T)
+        return FeatureTable(mean, spread, self._snapshot.position_of_row[best_rows.numpy()].T)
 
     def degrees_of_feature(self, feature: int) -> np.ndarray:
         """The degree of one feature in each picture, `(n,)`."""
-        order = np.argsort(self.snapshot.rows)
-        rows = self.snapshot.rows[order]
+        order = np.argsort(self._snapshot.rows)
+        rows = self._snapshot.rows[order]
         degrees = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = self._degrees.of_features(rows[start : start + _BLOCK], np.array([feature]))

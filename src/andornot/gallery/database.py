@@ -19,17 +19,15 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ..data.sources.folder import GALLERY_MARK
 from ..files import write_atomically
 from ..version import __version__
 from . import format_1
 from .errors import DamagedError, GalleryError, LockedError
+from .layout import DATABASE
 from .records import FORMAT, Record, are_sound, is_sound, values_crc
 from .records import Broken as Broken
 from .records import Picture as Picture
 from .records import State as State
-
-DATABASE: Final = GALLERY_MARK
 
 # The state is kept twice, in two places of the file: it is small, and all else hangs on it.
 STATES: Final = ("gallery", "gallery_copy")
@@ -153,11 +151,6 @@ class Snapshot:
         used = np.zeros(state.rows, bool)
         used[self.rows] = True
         return "two pictures have the same features" if np.count_nonzero(used) < len(self) else ""
-
-
-def exists(folder: Path) -> bool:
-    """Whether a gallery is there."""
-    return (folder / DATABASE).exists()
 
 
 def create(folder: Path, state: State, records: Iterable[Record] = (), broken: Iterable[Record] = ()) -> None:

@@ -1,7 +1,6 @@
 """Which pictures of a gallery may be found: those in a folder, with a label, or of some time."""
 
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
@@ -11,7 +10,8 @@ import numpy as np
 
 from .database import Snapshot
 from .errors import GalleryError
-from .scope import is_inside
+from .options import Where
+from .paths import is_inside, label_of
 
 _FORMATS: Final = (
     "%Y-%m-%dT%H:%M:%S",
@@ -22,50 +22,6 @@ _FORMATS: Final = (
     "%Y-%m",
     "%Y",
 )
-
-
-@dataclass(frozen=True)
-class Where:
-    """A filter; None stands for everything.
-
-    - `folder`: the picture lies in it, at any depth; a path from here, from an indexed folder, or beside one.
-    - `label`: the name of the folder that the picture lies in.
-    - `after`, `before`: it was taken at that time or later, and before that time, as "2024", "2024-05",
-      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted; pictures without such a note do not pass.
-    - `file_dates`: for those, the time when the file was changed last.
-    """
-
-    folder: str | None = None
-    label: str | None = None
-    after: str | None = None
-    before: str | None = None
-    file_dates: bool = False
-
-    def resolve(self, snapshot: Snapshot) -> "Conditions":
-        """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
-        return Conditions(
-            None if self.folder is None else _whole_folder(snapshot, self.folder),
-            None if self.label is None else _known_label(snapshot, self.label),
-            None if self.after is None else _seconds(self.after),
-            None if self.before is None else _seconds(self.before),
-            self.file_dates,
-        )
-
-    def mask(self, snapshot: Snapshot) -> np.ndarray:
-        """Which positions pass, `(n,)` bool. A folder or label that no picture has is a GalleryError."""
-        conditions = self.resolve(snapshot)
-        passing = np.ones(len(snapshot), bool)
-        if conditions.folder is not None:
-            passing &= np.array([is_inside(path, conditions.folder) for path in snapshot.paths], bool)
-        if conditions.label is not None:
-            passing &= np.array([label_of(path) == conditions.label for path in snapshot.paths], bool)
-        if conditions.after is not None:
-            passing &= snapshot.taken >= conditions.after
-        if conditions.before is not None:
-            passing &= snapshot.taken < conditions.before
-        if conditions.needs_camera:
-            passing &= snapshot.by_camera != 0
-        return passing
 
 
 class Conditions(NamedTuple):
@@ -86,6 +42,34 @@ class Conditions(NamedTuple):
         return not self.file_dates and (self.after is not None or self.before is not None)
 
 
+def resolve(where: Where, snapshot: Snapshot) -> Conditions:
+    """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
+    return Conditions(
+        None if where.folder is None else _whole_folder(snapshot, where.folder),
+        None if where.label is None else _known_label(snapshot, where.label),
+        None if where.after is None else _seconds(where.after),
+        None if where.before is None else _seconds(where.before),
+        where.file_dates,
+    )
+
+
+def mask(where: Where, snapshot: Snapshot) -> np.ndarray:
+    """Which positions pass, `(n,)` bool. A folder or label that no picture has is a GalleryError."""
+    conditions = resolve(where, snapshot)
+    passing = np.ones(len(snapshot), bool)
+    if conditions.folder is not None:
+        passing &= np.array([is_inside(path, conditions.folder) for path in snapshot.paths], bool)
+    if conditions.label is not None:
+        passing &= np.array([label_of(path) == conditions.label for path in snapshot.paths], bool)
+    if conditions.after is not None:
+        passing &= snapshot.taken >= conditions.after
+    if conditions.before is not None:
+        passing &= snapshot.taken < conditions.before
+    if conditions.needs_camera:
+        passing &= snapshot.by_camera != 0
+    return passing
+
+
 class Selection:
     """The pictures of one state of a gallery that may be found."""
 
@@ -98,15 +82,10 @@ class Selection:
     @cached_property
     def rows(self) -> np.ndarray:
         """Their rows, which ascend. Not every row belongs to a picture."""
-        mask = self.snapshot.position_of_row >= 0
+        chosen = self.snapshot.position_of_row >= 0
         if self.where is not None:
-            mask[self.snapshot.rows] &= self.where.mask(self.snapshot)
-        return np.flatnonzero(mask)
-
-
-def label_of(path: str) -> str:
-    """The name of the folder that a picture lies in."""
-    return os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
+            chosen[self.snapshot.rows] &= mask(self.where, self.snapshot)
+        return np.flatnonzero(chosen)
 
 
 def _whole_folder(snapshot: Snapshot, folder: str) -> str:

@@ -11,30 +11,33 @@ from typing import Any, Final, overload
 import numpy as np
 
 from ..data.sources.folder import gallery_around
-from ..errors import unknown
 from ..logic import Formula, Representation
+from ..logic.distance import Score
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
-from .database import DATABASE, State
+from .database import State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
-from .filters import Where
-from .indexing import Summary, index
+from .hits import Hits, show_pictures
+from .indexing import Indexing, Summary
+from .layout import DATABASE, DERIVED, StateToken, exists, state_token
 from .lock import HOLDER, LOCK, writing
-from .names import Named, Names
+from .names import Named, Names, Resolved
+from .options import SEARCH_SCORES, SearchOptions, check_choice
+from .paths import StrPath, absolute, is_inside
+from .reading import read
 from .repairing import Repaired, repair
-from .scope import is_inside, look_through
-from .searching import SEARCH_SCORES, Asked, Hit, Query, Searcher
+from .scope import look_through
+from .searching import Query, Searcher
 from .vectors import Sources
-from .writer import MODEL_NAME, Writer, free_model_name, open_writer, read
+from .writer import MODEL_NAME, Writer, free_model_name, open_writer
 
-StrPath = str | os.PathLike[str]
 # What is searched for: a formula, the path or the id of a picture, a representation.
-Asking = StrPath | Formula | int | np.integer[Any] | Representation
+Asking = StrPath | Formula | Resolved | int | np.integer[Any] | Representation
 
 # A model that was calibrated on fewer pictures than this gets better when the gallery has become ten times as large.
 _FEW: Final = 200
@@ -77,7 +80,7 @@ class Gallery:
         (default: `photos`).
         """
         path, make_engine = absolute(folder), _made_by(engine)
-        if database.exists(path):
+        if exists(path):
             raise GalleryError(f"{path} holds a gallery already; Gallery.open opens it")
         if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
@@ -90,6 +93,19 @@ class Gallery:
             state = State(name, chosen.id, chosen.backbone.width, calibrated_on=0 if own else None)
             database.create(path, state)
         return cls(path, make_engine)
+
+    @staticmethod
+    def exists(folder: StrPath) -> bool:
+        """Whether a gallery is there."""
+        return exists(absolute(folder))
+
+    def state_token(self) -> StateToken:
+        """What is another value whenever somebody has written the gallery since; quick enough to ask every second."""
+        return state_token(self.folder)
+
+    def cache_folder(self, name: str) -> Path:
+        """Where something that is made of the gallery may be kept; anybody may delete it at any time."""
+        return self.folder / DERIVED / name
 
     def refresh(self) -> None:
         """Takes what was committed since."""
@@ -112,6 +128,11 @@ class Gallery:
 
     def __repr__(self) -> str:
         return f"Gallery({len(self):,} pictures in {self.folder})"
+
+    def _repr_html_(self) -> str:
+        pictures = [(path, f"#{identity}") for path, identity in zip(self.paths, self.ids, strict=True)]
+        broken = f"{len(self.broken):,} more could not be read" if self.broken else ""
+        return show_pictures(repr(self), pictures, broken)
 
     @property
     def paths(self) -> list[str]:
@@ -137,20 +158,25 @@ class Gallery:
     def model(self) -> Model:
         """The gallery's model."""
         state = self._snapshot.state
+        try:
+            return self._model_of(state)
+        except GalleryError:
+            self.refresh()  # calibrated anew by another process, perhaps
+            if self._snapshot.state.model == state.model:
+                raise
+            return self.model
+
+    def _model_of(self, state: State) -> Model:
         if state.model_id not in self._models:
             try:
                 model = Model.load(self.folder / state.model)
                 if model.id != state.model_id:
                     raise ModelError(f"{self.folder / state.model} is not the model that the gallery was made with")
             except ModelError as error:
-                # Calibrated anew by another process, perhaps.
-                self.refresh()
-                if self._snapshot.state.model == state.model:
-                    raise GalleryError(
-                        f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
-                        "takes another copy of it"
-                    ) from None
-                return self.model
+                raise GalleryError(
+                    f"{error}; andornot index --repair makes it again where that can be done, and --repair --model "
+                    "takes another copy of it"
+                ) from None
             self._models = {state.model_id: model}
         return self._models[state.model_id]
 
@@ -171,11 +197,11 @@ class Gallery:
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._index([str(absolute(path)) for path in given], prune, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, progress)
 
     def update(self, *, prune: bool = False, progress: bool | None = None) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._index(None, prune, progress)
+        return self._bring_up_to_date(None, prune, progress)
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
@@ -200,7 +226,7 @@ class Gallery:
     def recalibrate(self) -> None:
         """Calibrates the model anew on all pictures of the gallery. No picture is read: their features are stored."""
         with open_writer(self.folder) as writer:
-            writer.calibrate(self.model)
+            writer.calibrate(self._model_of(writer.state))
             self._prepare_again()
 
     @classmethod
@@ -225,7 +251,7 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _index(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -233,9 +259,9 @@ class Gallery:
                 paths = [*snapshot.folders, *loose]
             scope = look_through(paths, snapshot.paths, prune)
             self._remember_folders(writer, scope.folders, prune)
-            self.refresh()
-            summary = index(writer, self.model, scope, progress=progress)
-            self._finish(writer, summary)
+            model = self._model_of(writer.state)
+            summary = Indexing(writer, model, scope).run(progress)
+            _finish(writer, model, summary)
             self._prepare_again()
         return summary
 
@@ -244,7 +270,7 @@ class Gallery:
 
         `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
         """
-        _check_score(score)
+        check_choice("score", score, SEARCH_SCORES)
         with writing(self.folder):
             self.refresh()
             self._searching.prepare(score)
@@ -264,15 +290,6 @@ class Gallery:
                 known.discard(folder)
         writer.state = replace(writer.state, folders=tuple(sorted(known)))
 
-    def _finish(self, writer: Writer, summary: Summary) -> None:
-        """What follows an index: the first calibration, and the removal of rows that nobody uses any more."""
-        if writer.state.calibrated_on == 0:
-            if not len(writer.committed()[0]):
-                path, reason = next(iter(summary.broken.items()), ("nothing", "there is no picture"))
-                raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
-            writer.calibrate(self.model)
-        writer.compact()
-
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
         degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
@@ -284,74 +301,73 @@ class Gallery:
     # --- searching --------------------------------------------------------------------------------------------------
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is an iterable of texts as well
+    def search(
         self,
         formula: Asking,
         top: int = ...,
-        score: str = ...,
+        score: str | Score = ...,
         *,
-        semantics: str = ...,
-        logic: str = ...,
-        where: Where | None = ...,
-        include_queries: bool = ...,
-        why: bool = ...,
+        options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
-    ) -> list[Hit]: ...
+        **more: Any,
+    ) -> Hits: ...
     @overload
     def search(
         self,
         formula: Iterable[Asking],
         top: int = ...,
-        score: str = ...,
+        score: str | Score = ...,
         *,
-        semantics: str = ...,
-        logic: str = ...,
-        where: Where | None = ...,
-        include_queries: bool = ...,
-        why: bool = ...,
+        options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
-    ) -> list[list[Hit]]: ...
+        **more: Any,
+    ) -> list[Hits]: ...
     def search(
         self,
         formula: Asking | Iterable[Asking],
-        top: int = 10,
-        score: str = "degrees",
+        top: int = SearchOptions.top,
+        score: str | Score = SearchOptions.score,
         *,
-        semantics: str = "exact",
-        logic: str = "godel",
-        where: Where | None = None,
-        include_queries: bool = False,
-        why: bool = False,
+        options: SearchOptions | None = None,
         pictures: Mapping[str, Representation] | None = None,
-    ) -> list[Hit] | list[list[Hit]]:
+        **more: Any,
+    ) -> Hits | list[Hits]:
         """The pictures nearest to a formula, nearest first; for a list of formulas a list for each.
 
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
         for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
         of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
-        it, unless `include_queries`. `score`: "degrees", "cross-entropy", "containment" or "centred", which is degrees
-        without hubs, compared exactly. `semantics` and `logic` are those of `Formula.evaluate`. `why` gives each hit
-        the features that carried it. `pictures` says what names outside the gallery stand for; then no path is looked
-        at, and a name is an id, a file name or one of these.
+        it, unless `include_queries`. `more` is whatever `SearchOptions` has beside `top` and `score`; or `options` says
+        all of it. `pictures` says what names outside the gallery stand for; then no path is looked at, and a name is an
+        id, a file name or one of these.
         """
-        _check_score(score)
-        if not isinstance(top, int | np.integer):
-            raise GalleryError(f"top must be a whole number, got {top!r}")
-        if top < 1:
-            raise GalleryError(f"top must be at least 1, got {top}")
-        if where is not None and not isinstance(where, Where):
-            raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {where!r}")
+        if options is None:
+            options = SearchOptions(top, score, **more)
+        elif more or (top, score) != (SearchOptions.top, SearchOptions.score):
+            raise TypeError("search takes options, or each of them by its name, and not both")
         given = _several(formula)
-        queries = [_query(one) for one in ([formula] if given is None else given)]
+        asked = [_query(one) for one in ([formula] if given is None else given)]
         if self._may_derive:
             self.derive()
-        asked = Asked(int(top), score, semantics, logic, where, include_queries, why, pictures)
-        results = self._searching.search(queries, asked)
+        queries = [self.resolve(one, pictures) if isinstance(one, Formula) else one for one in asked]
+        results = [Hits(hits) for hits in self._searching.search(queries, options, pictures or {})]
         return results[0] if given is None else results
 
+    def resolve(self, formula: str | Formula, pictures: Collection[str] | None = None) -> Resolved:
+        """A formula with what its names stand for: a query that is not read again, as long as nothing is refreshed.
+
+        `pictures` are the names of pictures outside, as for `search`.
+        """
+        return self._searching.resolve(formula if isinstance(formula, Formula) else Formula(formula), pictures)
+
     def named(self, formula: str | Formula, pictures: Collection[str] | None = None) -> dict[str, Named]:
-        """What each name of a formula stands for. `pictures` are the names of pictures outside, as for `search`."""
-        return self._searching.find(formula if isinstance(formula, Formula) else Formula(formula), pictures)
+        """What each name of a formula stands for."""
+        return self.resolve(formula, pictures).named
+
+    def represent(self, names: Iterable[StrPath | int]) -> Representation:
+        """The representations `(n, N, M)` of pictures by id, path or file name, or of picture files elsewhere."""
+        formulas = [Formula(write_name(name if isinstance(name, str) else str(name))) for name in names]
+        return self._searching.represent([thing for one in formulas for thing in self.named(one).values()])
 
     def browse(self) -> Browser:
         """The gallery as it is in this snapshot, to look around in; a later `refresh` does not change it."""
@@ -366,6 +382,16 @@ class Gallery:
             sources = Sources(self.folder, self._snapshot, self._features, model)
             self._searcher = Searcher(sources, self._make_engine)
         return self._searcher
+
+
+def _finish(writer: Writer, model: Model, summary: Summary) -> None:
+    """What follows when all files were looked at: the first calibration, and an end of rows that nobody uses."""
+    if writer.state.calibrated_on == 0:
+        if not writer.state.pictures:
+            path, reason = next(iter(summary.broken.items()), ("nothing", "there is no picture"))
+            raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
+        writer.calibrate(model)
+    writer.compact()
 
 
 def _may_be_left(name: str) -> bool:
@@ -383,19 +409,14 @@ def _several(formula: Asking | Iterable[Asking]) -> Iterable[Asking] | None:
     return formula if isinstance(formula, Iterable) and not isinstance(formula, str | bytes) else None
 
 
-def _query(asking: object) -> Query:
-    if isinstance(asking, Formula | Representation):
+def _query(asking: object) -> Formula | Query:
+    if isinstance(asking, Formula | Resolved | Representation):
         return asking
     if isinstance(asking, os.PathLike):
         return Formula(write_name(os.fspath(asking)))
     if isinstance(asking, str | int | np.integer):
         return Formula(str(asking))
     raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
-
-
-def _check_score(score: str) -> None:
-    if score not in SEARCH_SCORES:
-        raise GalleryError(unknown("score", score, SEARCH_SCORES))
 
 
 def _own_model(recipe: Recipe) -> Model:
@@ -408,8 +429,3 @@ def _own_model(recipe: Recipe) -> Model:
 
 def _loaded(model: Model | StrPath) -> Model:
     return model if isinstance(model, Model) else Model.load(model)
-
-
-def absolute(path: StrPath) -> Path:
-    """The whole path; links in it stay as they are."""
-    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111

@@ -14,9 +14,10 @@ from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
 from .errors import DamagedError
-from .examining import Examined, date_of, examine_all
+from .feature_store import as_rows, checksum
+from .scanning import Scanned, date_of, scan_all
 from .scope import Scope, is_gone
-from .writer import Writer, as_rows, checksum
+from .writer import Writer
 
 BATCH: Final = 64
 # A killed process loses the work of at most so much.
@@ -50,17 +51,14 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
-def index(writer: Writer, model: Model, scope: Scope, *, suspect: Iterable[int] = (), progress: bool | None) -> Summary:
-    """Brings the gallery up to date with the files in scope, and commits every few seconds.
+class Indexing:
+    """Brings a gallery up to date with the files in scope.
 
     `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
     """
-    return _Indexing(writer, model, scope, set(suspect)).run(progress)
 
-
-class _Indexing:
-    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: set[int]) -> None:
-        self._writer, self._model, self._scope, self._suspect = writer, model, scope, suspect
+    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = ()) -> None:
+        self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
         self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
@@ -69,18 +67,19 @@ class _Indexing:
         self._source: dict[bytes, Picture] = {}
         self._abandoned: dict[bytes, list[Picture]] = {}
         for picture in self._known.values():
-            if picture.id not in suspect:
+            if picture.id not in self._suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
         self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
     def run(self, progress: bool | None) -> Summary:
+        """Does it, and commits every few seconds."""
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         with track("indexing", len(new), shown=progress) as bar:
-            batch: list[Examined] = []
-            for examined in examine_all(new, self._model, self._source.__contains__):
-                batch.append(examined)
+            batch: list[Scanned] = []
+            for scanned in scan_all(new, self._model, self._source.__contains__):
+                batch.append(scanned)
                 if len(batch) == BATCH:
                     self._take(batch)
                     bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
@@ -111,13 +110,13 @@ class _Indexing:
             return True
         return False
 
-    def _take(self, batch: list[Examined]) -> None:
+    def _take(self, batch: list[Scanned]) -> None:
         """Makes the files of a batch part of the gallery."""
         fresh = {item.digest: item.pixels for item in batch if self._must_be_encoded(item)}
         features = {}
         if fresh:
             pixels = torch.stack([pixels for pixels in fresh.values() if pixels is not None])
-            rows = as_rows(self._model.features(pixels, batch_size=BATCH, progress=False))
+            rows = as_rows(self._model.activations(pixels, batch_size=BATCH, progress=False))
             features = dict(zip(fresh, rows, strict=True))
         for item in batch:
             if item.reason:
@@ -129,10 +128,10 @@ class _Indexing:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def _must_be_encoded(self, item: Examined) -> bool:
+    def _must_be_encoded(self, item: Scanned) -> bool:
         return item.pixels is not None and item.digest not in self._source
 
-    def _put(self, item: Examined, features: dict[bytes, Any]) -> None:
+    def _put(self, item: Scanned, features: dict[bytes, Any]) -> None:
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
@@ -192,7 +191,7 @@ class _Indexing:
         self._keep(picture)
         self._writer.database.update(picture, by_camera)
 
-    def _put_broken(self, item: Examined) -> None:
+    def _put_broken(self, item: Scanned) -> None:
         if item.is_out_of_reach and not is_gone(item.path):
             # For now, perhaps: nothing is concluded from that, and the next index tries again.
             self._summary.broken[item.path] = item.reason

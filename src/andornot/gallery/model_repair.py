@@ -16,9 +16,10 @@ from ..model import DESCRIPTION, Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe, make_recipe
 from .database import Picture, State
+from .digests import digest_of
 from .errors import DamagedError, GalleryError
-from .examining import digest_of
-from .writer import MODEL_NAME, as_rows, checksum
+from .feature_store import as_rows, checksum
+from .writer import MODEL_NAME
 
 # So many pictures are encoded to see whether a backbone is the right one; batches and versions differ a little.
 _TRIED: Final = 8
@@ -112,7 +113,7 @@ def reproduces(model: Model, pictures: list[Picture], read: ReadRow, width: int)
             stored = read(picture.row)
             if checksum(stored) != picture.features_crc or digest_of(picture.path) != picture.digest:
                 continue
-            made = as_rows(model.features([picture.path], progress=False))[0]
+            made = as_rows(model.activations([picture.path], progress=False))[0]
         except (OSError, BrokenImageError, DamagedError):
             continue
         same.append(np.abs(made - stored).max() <= _TOLERANCE * max(float(np.abs(stored).max()), 1e-3))

@@ -4,11 +4,11 @@ import heapq
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from ..logic import Formula, FormulaError
-from ..logic.parser import parse
 from .database import Snapshot
 
 _NEAREST: Final = 100
@@ -25,19 +25,27 @@ class Named(NamedTuple):
     position: int | None
 
 
+@dataclass(frozen=True)
+class Resolved:
+    """A formula, and what each of its names stands for in one state of a gallery."""
+
+    formula: Formula
+    named: dict[str, Named]
+
+
 class Names:
     """Finds pictures by name in one state of a gallery."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    def find(self, formula: Formula, given: Collection[str] | None = None) -> dict[str, Named]:
-        """What each name of the formula stands for, or a FormulaError that points at the one that nobody knows.
+    def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
+        """The formula with what its names stand for, or a FormulaError that points at the one that nobody knows.
 
         With `given`, names of pictures that are not in the gallery, a name is an id, a file name or one of these: no
         path is looked at, and none is told.
         """
-        return {name: self._find(name, formula, given) for name in formula.names}
+        return Resolved(formula, {name: self._find(name, formula, given) for name in formula.names})
 
     def _find(self, name: str, formula: Formula, given: Collection[str] | None) -> Named:
         positions = self.positions(name) if given is None else self._without_paths(name)
@@ -50,7 +58,7 @@ class Names:
         if given is None and (path := self._file(name)) is not None:
             return Named(path, None)
         if reason := self._why_broken(name, with_paths=given is None):
-            raise FormulaError(reason, formula.text, parse(formula.text).names[name])
+            raise formula.error_at(name, reason)
         raise formula.unknown_name(name, self._nearest(name))
 
     def _ambiguous(self, name: str, positions: list[int], formula: Formula, with_paths: bool) -> FormulaError:
@@ -60,7 +68,7 @@ class Names:
             found, right = [str(self._snapshot.ids[position]) for position in positions], "the id"
         shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
         message = f'"{name}" may be {len(found)} pictures: {shown}; write {right}'
-        return FormulaError(message, formula.text, parse(formula.text).names[name])
+        return formula.error_at(name, message)
 
     def positions(self, name: str) -> list[int]:
         """The pictures that a name may stand for: by id, by path, by the end of a path, whatever fits first."""

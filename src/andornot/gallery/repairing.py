@@ -12,16 +12,17 @@ import numpy as np
 
 from ..model import Model, ModelError
 from . import database, format_1
-from .database import DATABASE, STATES, Picture, Snapshot, State
+from .database import STATES, Picture, Snapshot, State
 from .errors import DamagedError, GalleryError
-from .features import Features, feature_file, first_files, read_row
-from .indexing import Summary, index
+from .feature_store import Features, checksum, feature_file, first_files, read_row
+from .indexing import Indexing, Summary
+from .layout import DATABASE, exists
 from .lock import writing
 from .model_repair import any_model, is_uncalibrated, mended_model, reproduces
 from .records import Record, is_sound, values_crc
 from .scope import Scope
 from .vectors import forget_derived
-from .writer import Writer, checksum, free_model_name
+from .writer import Writer, free_model_name
 
 _TABLES: Final = (*STATES, "folders", "pictures", "broken")
 # So many pictures tell in which file the features begin.
@@ -81,7 +82,7 @@ class _Saved(NamedTuple):
 
 def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool | None) -> Repaired:
     """Checks everything that is in a gallery. `Gallery.repair` describes it."""
-    if not database.exists(folder):
+    if not exists(folder):
         database.read_snapshot(folder)  # which says what is missing
     with writing(folder):
         saved = None if _is_sound(folder) else _saved(folder)
@@ -103,7 +104,7 @@ def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool 
             if suspect or files:
                 scope = Scope([], [], [*(picture.path for picture in suspect), *files])
                 ids = [picture.id for picture in suspect]
-                summary = index(writer, mended.model, scope, suspect=ids, progress=progress)
+                summary = Indexing(writer, mended.model, scope, ids).run(progress)
             if mended.told and writer.state.calibrated_on == 0:
                 writer.calibrate(mended.model)
             lost_folders = saved is not None and saved.state is None and not writer.state.folders

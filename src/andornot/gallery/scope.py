@@ -9,6 +9,7 @@ from pathlib import Path
 from ..data.formats import picture_extensions
 from ..data.sources.folder import find_pictures, gallery_around, real_path
 from .errors import GalleryError
+from .paths import StrPath, absolute, is_inside
 
 
 class Scope:
@@ -85,6 +86,15 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
     return Scope(folders, files, set(found) - _other_names(set(found), in_gallery), skipped)
 
 
+def check_places(places: Iterable[StrPath]) -> None:
+    """A GalleryError for what `look_through` would find nothing in; it is not walked beyond the first picture."""
+    for path in (str(absolute(place)) for place in places):
+        is_own = gallery_around(os.path.realpath(path)) is None
+        is_file, is_folder = os.path.isfile(path), os.path.isdir(path)  # noqa: PTH112, PTH113
+        if not (is_own and (is_file or (is_folder and find_pictures(Path(path), first_only=True)))):
+            look_through([path], (), prune=False)  # which says what is wrong
+
+
 def told_skipped(skipped: Mapping[str, int]) -> list[str]:
     """A line for each kind of files that is not supported.
 
@@ -113,11 +123,6 @@ def _other_names(found: set[str], known: set[str]) -> set[str]:
         for folder in better.get(os.path.dirname(path), ())  # noqa: PTH120
         if (other := os.path.join(folder, os.path.basename(path))) in found or other in known  # noqa: PTH118, PTH119
     }
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, or is it."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def is_gone(path: str) -> bool:

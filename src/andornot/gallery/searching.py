@@ -11,23 +11,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ..logic import Formula, Representation
-from ..logic.distance import SCORES
+from ..logic import Formula, FormulaError, Representation
+from ..logic.distance import SCORES, Score
 from .browsing import Browser
 from .database import Origin
+from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
-from .errors import EmptyQueryError, GalleryError
-from .examining import digest_of
-from .filters import Selection, Where
-from .names import Named, Names
-from .vectors import Degrees, Sources, Stored, Vectors
+from .errors import GalleryError
+from .filters import Selection
+from .names import Named, Names, Resolved
+from .options import CENTRED, SearchOptions, Where
+from .vectors import Computed, Degrees, Sources, Stored, Vectors
 
-Query = Formula | Representation
-
-# Degrees again, of a query without what it has in common with the gallery's mean. An OR has much of that, and would
-# find the same few pictures whatever it is of (docs/results.md, "Hubs").
-CENTRED: Final = "centred"
-SEARCH_SCORES: Final = (*SCORES, CENTRED)
+Query = Resolved | Representation
 
 # Degrees that differ by less, relative to themselves, are equal but for their rounding.
 _ROUNDING: Final = 1e-6
@@ -67,18 +63,14 @@ class Hit:
     taken_from: Origin = "unknown"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How to evaluate, to score and to select. `Gallery.search` describes it."""
+class EmptyQueryError(FormulaError):
+    """A query that is like no picture more than like any other."""
 
-    top: int
-    score: str
-    semantics: str
-    logic: str
-    where: Where | None
-    include_queries: bool
-    why: bool
-    pictures: Mapping[str, Representation] | None
+    def __init__(self, text: str) -> None:
+        super().__init__("nothing is left to look for: this has no feature more than any other", text, 0)
+
+    def __reduce__(self) -> tuple[type["EmptyQueryError"], tuple[str]]:  # type: ignore[override]
+        return type(self), (self.text,)
 
 
 class Searcher:
@@ -93,39 +85,41 @@ class Searcher:
         self._most: dict[int, tuple[str, ...]] = {}
         self._everything = Selection(sources.snapshot, None)
 
-    def find(self, formula: Formula, given: Collection[str] | None = None) -> dict[str, Named]:
-        """What each name of a formula stands for."""
-        return self._names.find(formula, given)
+    def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
+        """A formula with what its names stand for."""
+        return self._names.resolve(formula, given)
 
     def browse(self) -> Browser:
         """The same state, to look around in."""
         return Browser(self._sources, self.degrees)
 
-    def search(self, queries: Sequence[Query], asked: Asked) -> list[list[Hit]]:
+    def search(
+        self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
+    ) -> list[list[Hit]]:
         """The hits of each query, all found by one call of the engine."""
-        named = [self.find(query, asked.pictures) if isinstance(query, Formula) else {} for query in queries]
-        selection = self._everything if asked.where in (None, Where()) else Selection(self._snapshot, asked.where)
+        named = [query.named if isinstance(query, Resolved) else {} for query in queries]
+        selection = self._everything if options.where == Where() else Selection(self._snapshot, options.where)
         if not queries:
             return []
-        evaluated = self._evaluate(queries, named, asked)
-        _refuse_empty(queries, evaluated, asked.score)
-        vectors, engine = self._engine(asked.score)
+        evaluated = self._evaluate(queries, options, pictures)
+        _refuse_empty(queries, evaluated, options.score)
+        asking = self._asking(evaluated, options.score)
+        vectors, engine = self._compared_by(options.score, asking.shape[1])
         # The pictures of a formula are left out of its own hits; so more are asked for.
         own = [{thing.position for thing in things.values()} - {None} for things in named]
-        spare = 0 if asked.include_queries else max(map(len, own))
-        asking = self._centred(evaluated) if asked.score == CENTRED else SCORES[asked.score].query(evaluated).float()
-        rows, scores = engine.search(asking, asked.top + spare, selection)
+        spare = 0 if options.include_queries else max(map(len, own))
+        rows, scores = engine.search(asking, options.top + spare, selection)
         found = self._snapshot.position_of_row[rows]
         results = []
         for query, left_out in enumerate(own):
-            if asked.include_queries:
+            if options.include_queries:
                 left_out = set()
             places = [place for place, position in enumerate(found[query].tolist()) if position not in left_out]
-            places = places[: asked.top]
-            why = self._why(asking[query], rows[query, places], vectors) if asked.why else [()] * len(places)
+            places = places[: options.top]
+            why = self._why(asking[query], rows[query, places], vectors) if options.why else [()] * len(places)
             results.append(
                 [
-                    self._hit(int(found[query, place]), _distance(asked.score, float(scores[query, place])), reasons)
+                    self._hit(int(found[query, place]), _distance(options.score, float(scores[query, place])), reasons)
                     for place, reasons in zip(places, why, strict=True)
                 ]
             )
@@ -147,6 +141,12 @@ class Searcher:
         taken = self._snapshot.taken_at(position).isoformat()
         return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
 
+    def _compared_by(self, score: str | Score, dimensions: int) -> tuple[Vectors, Engine]:
+        if isinstance(score, str):
+            return self._engine(score)
+        vectors = Computed(self._sources, score, dimensions)
+        return vectors, Exact(vectors)
+
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
             stored = self.degrees if score in ("degrees", CENTRED) else Stored(self._sources, score)
@@ -154,6 +154,12 @@ class Searcher:
             # What other engines find is measured with the queries of the other scores.
             self._engines[score] = vectors, Exact(vectors) if score == CENTRED else self._make_engine(vectors)
         return self._engines[score]
+
+    def _asking(self, queries: Representation, score: str | Score) -> Tensor:
+        """The vectors of queries, `(Q, D)`."""
+        if score == CENTRED:
+            return self._centred(queries)
+        return (SCORES[score] if isinstance(score, str) else score).query(queries).float()
 
     def _centred(self, queries: Representation) -> Tensor:
         directions = SCORES["degrees"].query(queries).float()
@@ -165,20 +171,25 @@ class Searcher:
         sample = _evenly(np.sort(self._snapshot.rows), _MANY)
         return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
 
-    def _evaluate(self, queries: Sequence[Query], named: Sequence[dict[str, Named]], asked: Asked) -> Representation:
+    def _evaluate(
+        self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
+    ) -> Representation:
         """The representation of each query, `(Q, N, M)`; a picture in several of them is looked at once."""
-        things = list(dict.fromkeys(thing for names in named for thing in names.values()))
-        given = {Named(name, None): picture for name, picture in (asked.pictures or {}).items()}
+        resolved = [query for query in queries if isinstance(query, Resolved)]
+        things = list(dict.fromkeys(thing for query in resolved for thing in query.named.values()))
+        given = {Named(name, None): picture for name, picture in pictures.items()}
         files = [thing for thing in things if thing not in given]
-        representations = {**given, **(dict(zip(files, self._represent(files), strict=True)) if files else {})}
+        representations = {**given, **(dict(zip(files, self.represent(files), strict=True)) if files else {})}
         return Representation.stack(
             [
-                query.evaluate(
-                    {name: representations[thing] for name, thing in names.items()}, asked.semantics, asked.logic
+                query.formula.evaluate(
+                    {name: representations[thing] for name, thing in query.named.items()},
+                    options.semantics,
+                    options.logic,
                 )
-                if isinstance(query, Formula)
+                if isinstance(query, Resolved)
                 else self._checked(query)
-                for query, names in zip(queries, named, strict=True)
+                for query in queries
             ]
         )
 
@@ -191,7 +202,7 @@ class Searcher:
             )
         return query.detach().to("cpu", torch.float32)
 
-    def _represent(self, things: Sequence[Named]) -> Representation:
+    def represent(self, things: Sequence[Named]) -> Representation:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
         inside: Iterator[Representation]
         outside: Iterator[Representation]
@@ -219,6 +230,10 @@ class Searcher:
         order = np.argsort(rows)
         hits = vectors.take(rows[order])[np.argsort(order)]
         beyond = query * (hits - vectors.take(sample).mean(0))
+        if beyond.shape[1] % self._sources.model.num_features:
+            raise GalleryError(
+                "why cannot be told by this score: its vectors have not as many numbers for each feature"
+            )
         given = beyond.view(len(rows), self._sources.model.num_features, -1).sum(-1)
         values, features = given.topk(min(_REASONS, given.shape[1]), dim=1)
         shown_by = self._shown_by(np.unique(features.numpy()), used)
@@ -256,7 +271,7 @@ def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
 
 
-def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: str) -> None:
+def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: str | Score) -> None:
     """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
 
     A query without a feature, such as `a - a`, is at one distance from all pictures by degrees and by containment, and
@@ -266,9 +281,9 @@ def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: st
     alike = most - least if score in ("degrees", CENTRED) else most
     for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
         if is_empty:
-            raise EmptyQueryError(query.text if isinstance(query, Formula) else repr(query))
+            raise EmptyQueryError(query.formula.text if isinstance(query, Resolved) else repr(query))
 
 
-def _distance(score: str, value: float) -> float:
+def _distance(score: str | Score, value: float) -> float:
     """The distance that an inner product stands for; of rounded vectors it may be a little above 1."""
-    return -value if score == "cross-entropy" else max(0.0, 1 - value)
+    return max(0.0, 1 - value) if score in ("degrees", "containment", CENTRED) else -value

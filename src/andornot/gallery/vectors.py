@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from ..files import write_atomically, write_text
-from ..logic.distance import SCORES
+from ..logic.distance import SCORES, Score
 from ..logic.representation import Representation
 from ..model import Model
 from .database import Snapshot
-from .examining import digest_of
-from .features import Features
-from .writer import as_rows, checked
+from .errors import GalleryError
+from .feature_store import Features, as_rows
+from .layout import DERIVED
+from .reading import checked
 
-DERIVED: Final = "derived"
 _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
 _CHUNK: Final = 2048
@@ -42,18 +42,13 @@ class Sources:
         features = checked(self.snapshot, self.features, rows)
         return self.model.represent(torch.from_numpy(features).float())
 
-    def represent_file(self, path: str | Path) -> Representation:
-        """The representation `(N, M)` of a picture in a file: as it is stored, if the gallery has a copy of it."""
-        position = self.snapshot.position_of_digest.get(digest_of(path))
-        return self.encode_file(path) if position is None else self.represent(self.snapshot.rows[[position]])[0]
-
     def encode_file(self, path: str | Path) -> Representation:
-        """The same of a picture that the gallery has not.
+        """The representation `(N, M)` of a picture that the gallery has not.
 
         By way of the half precision that features are stored in; and alone, because in a batch a picture's last digits
         depend on the others.
         """
-        features = torch.from_numpy(as_rows(self.model.features([path], progress=False))).float()
+        features = torch.from_numpy(as_rows(self.model.activations([path], progress=False))).float()
         return self.model.represent(features)[0]
 
 
@@ -78,14 +73,36 @@ class Vectors:
         stored = self._stored.covers(rows)
         if stored:
             out[:stored] = self._stored.read(rows[:stored])
-        for start in range(stored, len(rows), _ROWS_AT_ONCE):
-            representation = self.sources.represent(rows[start : start + _ROWS_AT_ONCE])
-            out[start : start + _ROWS_AT_ONCE] = SCORES[self.score].gallery(representation)
-        return out
+        return _compute(self.sources, SCORES[self.score], rows, stored, out)
 
     def store(self) -> None:
         """Keeps all on disk, which makes `take` quick. Only for who holds the gallery's lock."""
         self._stored.extend()
+
+
+class Computed(Vectors):
+    """The vectors of a score of the asker's own: made for each search, and kept nowhere."""
+
+    def __init__(self, sources: Sources, score: Score, dimensions: int) -> None:
+        self.sources, self.dimensions, self._made_by = sources, dimensions, score
+
+    def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
+        """As those that are kept."""
+        out = torch.empty(len(rows), self.dimensions) if out is None else out[: len(rows)]
+        return _compute(self.sources, self._made_by, rows, 0, out)
+
+
+def _compute(sources: Sources, score: Score, rows: np.ndarray, first: int, out: Tensor) -> Tensor:
+    """Writes the vectors of the rows from the `first` on."""
+    for start in range(first, len(rows), _ROWS_AT_ONCE):
+        made = score.gallery(sources.represent(rows[start : start + _ROWS_AT_ONCE]))
+        if made.shape[1:] != out.shape[1:]:
+            raise GalleryError(
+                f"a score takes the inner product of two vectors: this one's have {out.shape[1]} numbers for a query, "
+                f"and {made.shape[-1]} for a picture"
+            )
+        out[start : start + _ROWS_AT_ONCE] = made
+    return out
 
 
 class Stored:

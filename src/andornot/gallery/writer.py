@@ -4,7 +4,6 @@ import itertools
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,21 +12,20 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..model import Model
 from ..ssl.calibration import ENOUGH_PICTURES
 from .database import Database, Snapshot, read_snapshot
-from .errors import DamagedError, GalleryError
-from .features import Features, FeatureWriter
+from .errors import GalleryError
+from .feature_store import Features, FeatureWriter
 from .lock import writing
+from .reading import checked, read
 
 MODEL_NAME: Final = re.compile(r"model-(\d{4,9})", re.ASCII)
 # The features of so many pictures tell whether a state is right.
 _TELLING_ROWS: Final = 100
 # Unused rows are not worth a rewriting of all others below this number.
 _SPARE_ROWS: Final = 10_000
-_HALF_MAX: Final = 65_504.0
 
 
 class Writer:
@@ -109,9 +107,9 @@ class Writer:
 
     def compact(self) -> None:
         """Writes the rows in use anew, if most are not in use any more."""
-        snapshot, features = self.committed()
-        if self.state.rows <= 2 * len(snapshot) + _SPARE_ROWS:
+        if self.state.rows <= 2 * self.state.pictures + _SPARE_ROWS:
             return
+        snapshot, features = self.committed()
         old = self.features.names
         self.features.start_anew()
         for picture in snapshot.pictures():
@@ -146,32 +144,6 @@ def open_writer(folder: Path) -> Iterator[Writer]:
             writer.database.close()
 
 
-def read(folder: Path) -> tuple[Snapshot, Features]:
-    """What was committed last: what is known of the pictures, and their features."""
-    snapshot = read_snapshot(folder)
-    while True:
-        state = snapshot.state
-        try:
-            return snapshot, Features(folder, state.width, state.first_file, state.rows)
-        except FileNotFoundError as missing:
-            # A writer may have replaced the files since.
-            snapshot = read_snapshot(folder)
-            if snapshot.state.first_file == state.first_file:
-                raise GalleryError(
-                    f"{missing.filename} is missing; andornot index --repair encodes its pictures anew"
-                ) from None
-
-
-def checked(snapshot: Snapshot, features: Features, rows: np.ndarray) -> np.ndarray:
-    """The features of some rows `(n, width)`; a DamagedError unless those of pictures are as they were written."""
-    found = features.read(rows)
-    for row, position in zip(found, snapshot.position_of_row[rows].tolist(), strict=True):
-        if position >= 0 and checksum(row) != snapshot.features_crc(position):
-            path = snapshot.path(position)
-            raise DamagedError(f"the features of {path} are damaged: their checksum is not the one that was saved")
-    return found
-
-
 def _check_old_state(snapshot: Snapshot, features: Features) -> None:
     """0.1 kept no checksum of the state: it is believed if features are where it says. The last ones tell most."""
     checked(snapshot, features, np.sort(snapshot.rows)[-_TELLING_ROWS:])
@@ -182,13 +154,3 @@ def free_model_name(folder: Path, last: str = "") -> str:
     match = MODEL_NAME.fullmatch(last)
     numbers = itertools.count(int(match[1]) + 1 if match else 1)
     return next(name for number in numbers if not os.path.lexists(folder / (name := f"model-{number:04}")))
-
-
-def as_rows(features: Tensor) -> np.ndarray:
-    """Features `(n, width)` as they are stored. Everything is computed from these, never from wider ones."""
-    return features.float().clamp(-_HALF_MAX, _HALF_MAX).half().cpu().numpy()
-
-
-def checksum(row: np.ndarray) -> int:
-    """Of one row of features."""
-    return zlib.crc32(row.tobytes())

@@ -16,7 +16,7 @@ from . import exact, godel, parser
 from . import program as p
 from .cost import MAX_SECONDS, Cost, Plan, TooLong, plan_of_states, plan_of_values
 from .operators import Logic, get_logic
-from .parser import FormulaError
+from .parser import FormulaError, Mention
 from .program import Node, Program
 from .representation import Representation, check_same_features, combine, common_shape, wide_dtype
 
@@ -42,7 +42,11 @@ class Formula:
         if not isinstance(text, str):
             raise TypeError(f"a formula is a text, got {type(text).__name__}")
         self._text = text
-        self._program, self._names, self._positions = parser.parse(text)
+        self._program, self._mentions, self._positions = parser.parse(text)
+        # Where each name stands first.
+        self._names: dict[str, int] = {}
+        for mention in self._mentions:
+            self._names.setdefault(mention.name, mention.start)
         self._repeated = tuple(name for name, count in p.mentions(self._program).items() if count > 1)
         self._has_minus = any(node.op == p.MINUS for node in self._program)
         self._plan: Plan | None = None
@@ -57,14 +61,37 @@ class Formula:
         """The names in the formula, in the order of their first mention."""
         return tuple(self._names)
 
+    @property
+    def mentions(self) -> tuple[Mention, ...]:
+        """Every mention of a name, in the order of the text.
+
+        >>> Formula("a & ~a").mentions
+        (Mention(name='a', start=0, end=1), Mention(name='a', start=5, end=6))
+        """
+        return self._mentions
+
+    @property
+    def program(self) -> Program:
+        """The operations in the order of evaluation, equal ones once, the last one last.
+
+        >>> Formula("a & ~a").program
+        (Node(op='name', args=(), value='a'), Node(op='not', args=(0,), value=0), Node(op='and', args=(0, 1), value=0))
+        """
+        return self._program
+
+    def error_at(self, name: str, message: str) -> FormulaError:
+        """An error that points at the first mention of a name."""
+        return FormulaError(message, self._text, self._names[name])
+
     def evaluate(
-        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str = "godel"
+        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str | Logic = "godel"
     ) -> Representation:
         """The representation of the formula, given that of each name; leading dimensions broadcast.
 
         `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
         `"independent"` is the paper's: each mention is a fresh variable with the same distribution. They differ only if
-        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz" or "product".
+        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz", "product", or an object
+        like them: a `Logic` of your own.
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
@@ -76,7 +103,7 @@ class Formula:
         check_same_features(operands)
         if semantics == "independent" or not self._repeated:
             return combine(lambda *probs: self._evaluate_independent(self._named(probs), chosen), *operands)
-        if logic != "godel":
+        if chosen is not godel:
             message = f'semantics="exact" is Gödel\'s alone, and "{self._repeated[0]}" occurs more than once'
             raise self._refused(f'{message}; use semantics="independent"')
         shape = common_shape(operands)
@@ -165,7 +192,7 @@ class Formula:
 
     def _refused(self, message: str) -> FormulaError:
         """An error that points at the last of the names that occur more than once."""
-        return FormulaError(message, self._text, self._names[self._repeated[-1]])
+        return self.error_at(self._repeated[-1], message)
 
     def _named(self, probs: Sequence[Tensor]) -> dict[str, Tensor]:
         return dict(zip(self._names, probs, strict=True))

@@ -12,7 +12,10 @@ from .representation import Representation, combine
 
 
 class Logic(Protocol):
-    """What a many-valued logic defines on distributions; NOT is 1 - A in all of them."""
+    """What a many-valued logic defines on distributions `(..., M)`; NOT is 1 - A in all of them.
+
+    A module or any other object with these functions is one.
+    """
 
     def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
         """P(A OR B)."""
@@ -27,18 +30,24 @@ class Logic(Protocol):
         """P(at least k of the operands)."""
 
 
+_FUNCTIONS: Final = ("disjunction", "conjunction", "minus", "at_least")
 _IN_ORDER: Final[tuple[Logic, ...]] = (godel, lukasiewicz, product)
 LOGICS: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
 
 
-def get_logic(name: str) -> Logic:
-    """The logic of that name, or an error that lists the names there are."""
-    if name not in LOGICS:
-        raise AndornotError(unknown("logic", name, LOGICS))
-    return LOGICS[name]
+def get_logic(logic: str | Logic) -> Logic:
+    """The logic of that name, or an error that lists the names there are; a logic of your own as it is."""
+    if isinstance(logic, str):
+        if logic not in LOGICS:
+            raise AndornotError(unknown("logic", logic, LOGICS))
+        return LOGICS[logic]
+    missing = [name for name in _FUNCTIONS if not callable(getattr(logic, name, None))]
+    if missing:
+        raise AndornotError(f"a logic has the functions {', '.join(_FUNCTIONS)}; this one lacks {', '.join(missing)}")
+    return logic
 
 
-def any_of(representations: Iterable[Representation], logic: str = "godel") -> Representation:
+def any_of(representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
     """OR of any number of representations: the features that any of them has.
 
     >>> crisp = Representation([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])   # three pictures, one feature
@@ -48,13 +57,13 @@ def any_of(representations: Iterable[Representation], logic: str = "godel") -> R
     return at_least(1, representations, logic)
 
 
-def all_of(representations: Iterable[Representation], logic: str = "godel") -> Representation:
+def all_of(representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
     """AND of any number of representations: the features that all of them share."""
     operands = list(representations)
     return at_least(len(operands), operands, logic)
 
 
-def at_least(k: int, representations: Iterable[Representation], logic: str = "godel") -> Representation:
+def at_least(k: int, representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
     """The features that at least k of the representations have: the k-th largest truth value in Gödel logic.
 
     In Łukasiewicz logic it is `A_1 + … + A_n - (k - 1)`, cut to [0, 1]. In every logic k = 1 is OR and k = n is

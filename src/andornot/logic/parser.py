@@ -36,6 +36,14 @@ class FormulaError(AndornotError):
     def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int]]:
         return type(self), (self.message, self.text, self.position)
 
+    @property
+    def length(self) -> int:
+        """How many characters the piece of the text at that position has; 0 at the end."""
+        try:
+            return next((token.end - token.start for token in tokens(self.text) if token.start == self.position), 1)
+        except FormulaError:  # a text that is no row of pieces
+            return 1
+
 
 class Token(NamedTuple):
     """A piece of the text: `kind` is one of `| & - ~ ( ) ,`, "name", "at_least" or "end"."""
@@ -46,11 +54,19 @@ class Token(NamedTuple):
     name: str = ""
 
 
+class Mention(NamedTuple):
+    """A name in a formula, from the character `start` up to `end`, which is the first one behind it."""
+
+    name: str
+    start: int
+    end: int
+
+
 class Parsed(NamedTuple):
-    """The program, and where in the text each name and each operation stands first."""
+    """The program, every mention of a name in the order of the text, and where each operation stands first."""
 
     program: Program
-    names: dict[str, int]
+    mentions: tuple[Mention, ...]
     positions: dict[int, int]
 
 
@@ -156,14 +172,14 @@ class _Parser:
         self._operands: list[int] = []
         self._pending: list[_Pending] = []
         self._nesting = 0
-        self._names: dict[str, int] = {}
+        self._mentions: list[Mention] = []
         self._positions: dict[int, int] = {}
 
     def parse(self) -> Parsed:
         while True:
             self._read_operand()
             if self._read_operator().kind == "end":
-                return Parsed(self._builder.program(self._operands[0]), self._names, self._positions)
+                return Parsed(self._builder.program(self._operands[0]), tuple(self._mentions), self._positions)
 
     def _take(self) -> Token:
         token = self._tokens[self._next]
@@ -175,7 +191,7 @@ class _Parser:
         while True:
             token = self._take()
             if token.kind == "name":
-                self._names.setdefault(token.name, token.start)
+                self._mentions.append(Mention(token.name, token.start, token.end))
                 self._operands.append(self._add(token.start, p.NAME, (), token.name))
                 return
             if token.kind in ("~", "("):

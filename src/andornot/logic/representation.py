@@ -182,12 +182,13 @@ class Representation:
         """
         return combine(godel.minus, self, other) if isinstance(other, Representation) else NotImplemented
 
-    def without(self, other: Representation, *, keep: Representation | None = None) -> Representation:
+    def without(self, other: Representation, *, keep: Representation) -> Representation:
         """The paper's `self & ~other`, but the features of `other` that `keep` has too are not removed.
 
-        Its relative negation: `self & (~other | (keep & other))`, operands independent.
+        Its relative negation: `self & (~other | (keep & other))`, operands independent. To take away all of `other`
+        is `self - other`.
         """
-        return self & ~other if keep is None else self & (~other | (keep & other))
+        return self & (~other | (keep & other))
 
     def __len__(self) -> int:
         if not self.batch_shape:
@@ -240,6 +241,11 @@ class Representation:
         dtype = str(self.dtype).removeprefix("torch.")
         device = "" if self.device.type == "cpu" else f", {self.device}"
         return f"Representation({batch}N={self.num_features}, M={self.num_values}, {dtype}{device})"
+
+    def _repr_html_(self) -> str:
+        from .html import show  # nobody else needs it
+
+        return show(self)
 
 
 def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Representation:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ..data import ImageSet, open_images
+from ..data import ImageSet, open_images, training_part
 from ..evaluate.experiments.degrees import degrees_outcome
-from ..evaluate.experiments.sets import training_part
 from ..evaluate.metrics.intervals import Spread
 from ..evaluate.report.outcome import Outcome, Section, Table
 from ..model import Model
@@ -25,7 +24,7 @@ def degrees(plan: Plan, workspace: Workspace) -> Outcome:
     features on and to measure them.
     """
     images = open_images(plan.data)
-    seen = images if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+    seen = images if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
     recipes = {PAPERS: plan.recipe({})} | ({CALIBRATED: plan.calibrated()} if plan.scale == "small" else {})
     outcomes: dict[str, Outcome] = {}
     runs: dict[str, list[dict[str, Any]]] = {}

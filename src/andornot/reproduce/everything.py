@@ -133,11 +133,11 @@ def _index(results: Mapping[str, Mapping[str, Any]]) -> Outcome:
     claims = [(name, claim) for name, result in results.items() for claim in judge(name, result["figures"])]
     figures = {name: [vars(claim) for of, claim in claims if of == name] for name in results}
     sections = [
-        *(
-            Section(
-                title, _in_words([claim for _, claim in claims if claim.whose == whose]), [_claim_table(claims, whose)]
-            )
-            for whose, title in (("the paper", "The paper's claims"), ("ours", "Ours, which the paper does not make"))
+        Section("The paper's claims", content=[_claim_table(claims, "the paper")]),
+        Section(
+            "Ours, which the paper does not make",
+            _in_words([claim for _, claim in claims if claim.whose == "ours"]),
+            [_claim_table(claims, "ours")],
         ),
         Section("Reports", content=[_report_table(results)]),
     ]

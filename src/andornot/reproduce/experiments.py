@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..data import source_of
+from ..data import source_of, training_part
 from ..errors import unknown
 from ..evaluate.errors import EvaluationError
 from ..evaluate.experiments.compared_operators import Operator, check_operators
 from ..evaluate.experiments.retrieval import option_of
-from ..evaluate.experiments.sets import attribution, gallery_and_queries, training_part
+from ..evaluate.experiments.sets import attribution, gallery_and_queries
 from ..evaluate.report.outcome import Outcome
 from ..evaluate.report.writing import write_outcome
 from .degrees import degrees
@@ -133,7 +133,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
 
 def estimate_seconds(plan: Plan) -> float:
     """Roughly how long an experiment takes from the beginning, on two cores."""
-    pictures = len(training_part(plan.pretrain_data))
+    pictures = len(training_part(plan.pretrain_data).train)
     recipes = plan.seeds.chosen(plan.methods())
     if plan.experiment.endswith("ablation"):
         recipes = dict.fromkeys(map(str, range(5 if plan.experiment.startswith("multilabel") else 9)), plan.recipe({}))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from ..data import ImageSet
+from ..data import ImageSet, training_part
 from ..evaluate.experiments.compared_operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.experiments.operability import measure_operability
 from ..evaluate.experiments.probing import digest
@@ -22,7 +22,7 @@ from ..evaluate.experiments.retrieval import (
     make_protocol,
 )
 from ..evaluate.experiments.retrieval_report import draw_hits, retrieval_outcome
-from ..evaluate.experiments.sets import gallery_and_queries, training_part
+from ..evaluate.experiments.sets import gallery_and_queries
 from ..evaluate.metrics.operability import Measurement, Row, summarise
 from ..evaluate.report.outcome import Outcome
 from ..model import Model
@@ -53,7 +53,7 @@ def retrieval(plan: Plan, workspace: Workspace) -> Outcome:
     gallery, queries = gallery_and_queries(plan.data)
     task = choose_pictures(gallery, queries, protocol)
     if plan.pretrain_data != plan.data:
-        images = training_part(plan.pretrain_data)
+        images = training_part(plan.pretrain_data).train
     else:
         images = gallery if queries is not None else _without_queries(gallery, task)
     recipes = plan.methods()

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from ..data import ImageSet, source_of
+from ..data import ImageSet, source_of, training_part
 from ..evaluate.experiments.linear import LinearSettings, linear_evaluation
-from ..evaluate.experiments.multilabel import MultilabelSettings, multilabel_evaluation
+from ..evaluate.experiments.multilabel import MultilabelSettings, Shared, multilabel_evaluation
 from ..evaluate.experiments.probing import READS, Reads
-from ..evaluate.experiments.sets import train_and_test, training_part
+from ..evaluate.experiments.sets import train_and_test
 from ..evaluate.metrics.intervals import Interval, Spread, paired_difference
 from ..evaluate.report.outcome import Cell, Outcome, Section, Table
 from ..model import Model
@@ -88,7 +88,8 @@ def multilabel(plan: Plan, workspace: Workspace) -> Outcome:
     measured = _Precisions(plan, workspace)
     figures, protocol = measured.of(plan.methods())
     for reads in READS:
-        found, _ = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        found, of_pretrained = measured.of({_PRETRAINED: plan.calibrated()}, reads)
+        protocol = {**of_pretrained, **protocol}  # where no method is asked for, it has its own
         figures |= {f"{name}, {reads}": of_both for name, of_both in found.items()}
     of_methods = {name: found for name, found in figures.items() if name in METHODS}
     return Outcome(
@@ -118,7 +119,8 @@ class _Precisions:
     def __init__(self, plan: Plan, workspace: Workspace) -> None:
         self._plan, self._workspace = plan, workspace
         self._train, self._test = train_and_test(plan.data)
-        self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+        self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
+        self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
 
     @property
@@ -140,7 +142,8 @@ class _Precisions:
         settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
 
         def measure(model: Model, seed: int) -> dict[str, Any]:
-            result = multilabel_evaluation(model, self._train, self._test, settings.changed(seed=seed))
+            now = settings.changed(seed=seed)
+            result = multilabel_evaluation(model, self._train, self._test, now, shared=self._shared)
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(
@@ -164,7 +167,7 @@ def _accuracies(
     plan: Plan, workspace: Workspace, recipes: Mapping[str, Recipe]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     train, test = train_and_test(plan.data)
-    images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data)
+    images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
     plan.seeds.check(recipes)
     small = plan.scale == "small"
 

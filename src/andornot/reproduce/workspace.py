@@ -18,14 +18,14 @@ from ..evaluate.experiments.probing import digest
 from ..evaluate.report.writing import plain
 from ..files import write_text
 from ..model import DESCRIPTION, Model, new_backbone
-from ..pretraining import pretrain, view_features
-from ..ssl.batches import FeatureBatches
+from ..pretraining import pretrain, view_activations
+from ..ssl.batches import ActivationBatches
 from ..ssl.checkpoint import write_tensors
 from ..ssl.recipe import Recipe
 from .plan import Seeds, label
 
 SETTINGS: Final = "settings.json"
-# What the features of views depend on; with the seed other views are drawn, and a backbone without weights is another.
+# What the activations of views depend on; with the seed other views are drawn, and new weights where none are given.
 _DECIDING: Final = {"backbone", "backbone_options", "size", "fit", "views", "cached_views", "mixing", "seed"}
 
 
@@ -65,10 +65,10 @@ class Workspace:
         say(f"{name}: {'calibrating' if recipe.regime == 'calibrated' else 'pretraining'} on {len(images):,} pictures")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / SETTINGS, self._settings)
-        features = self._view_features(images, recipe) if recipe.regime == "frozen" else None
+        features = self._view_activations(images, recipe) if recipe.regime == "frozen" else None
         return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
 
-    def _view_features(self, images: ImageSet, recipe: Recipe) -> FeatureBatches:
+    def _view_activations(self, images: ImageSet, recipe: Recipe) -> ActivationBatches:
         """Features of views, the same for each method, because the backbone does not change: computed once."""
         first = recipe.model_copy(update={"seed": 0})
         backbones = [digest(new_backbone(of_seed, images.channels)) for of_seed in (first, recipe)]
@@ -77,9 +77,9 @@ class Workspace:
         name = hashlib.sha256(recipe.model_dump_json(include=_DECIDING).encode()).hexdigest()[:12]
         file = self.folder / "features" / f"{name}.safetensors"
         try:
-            return FeatureBatches(**load_file(file))
+            return ActivationBatches(**load_file(file))
         except (FileNotFoundError, SafetensorError, TypeError):
-            computed = view_features(images, recipe)
+            computed = view_activations(images, recipe)
         file.parent.mkdir(exist_ok=True)
         write_tensors(file, vars(computed))
         return computed

@@ -1,11 +1,11 @@
-"""Where a training step's inputs come from: views of pictures, or cached features of views."""
+"""Where a training step's inputs come from: views of pictures, or cached activations of views."""
 
 import torch
 from torch import Tensor
 
 from ..data import Pictures
 from ..progress import track
-from .backbones import optimise_for_inference
+from .backbones import compute_in_parts, optimise_for_inference
 from .network import Network, Objective, StepResult
 from .synthesis import mix_pictures
 from .views import Views
@@ -32,8 +32,8 @@ class PictureBatches:
         return result
 
 
-class FeatureBatches:
-    """Features of several views of each picture, and of mixed pairs, computed once: only the heads are trained.
+class ActivationBatches:
+    """Activations of several views of each picture, and of mixed pairs, computed once: only the heads are trained.
 
     Views and mixed pairs are `(V, n, width)` each, in half precision; view v of picture i was mixed with the same view
     of picture `partners[v, i]`.
@@ -52,20 +52,20 @@ class FeatureBatches:
         second = (first + torch.randint(1, count, indices.shape, generator=generator)) % count
         network, device = objective.network, _device(objective)
 
-        def features(cached: Tensor, view: Tensor, numbers: Tensor) -> Tensor:
+        def activations(cached: Tensor, view: Tensor, numbers: Tensor) -> Tensor:
             return cached[view, numbers].to(device, torch.float32)
 
-        one = network.project(features(self.views, first, indices))
-        other = network.project(features(self.views, second, indices))
-        mixed = network.project(features(self.mixed, first, indices))
+        one = network.project(activations(self.views, first, indices))
+        other = network.project(activations(self.views, second, indices))
+        mixed = network.project(activations(self.mixed, first, indices))
         with torch.no_grad():
-            partner = network.project(features(self.views, first, self.partners[first, indices]))
+            partner = network.project(activations(self.views, first, self.partners[first, indices]))
         result: StepResult = objective.compare(one, other, mixed, partner.z)
         return result
 
 
 @torch.no_grad()
-def cache_features(
+def cache_activations(
     network: Network,
     pictures: Pictures,
     views: Views,
@@ -75,7 +75,7 @@ def cache_features(
     seed: int,
     shapes: Tensor | None = None,
     batch_size: int = 64,
-) -> FeatureBatches:
+) -> ActivationBatches:
     """Runs the backbone on `count` views of each picture, and on as many mixed pairs; `shapes` as of PictureBatches."""
     backbone = optimise_for_inference(network.backbone)
     generator = torch.Generator().manual_seed(seed)
@@ -83,7 +83,7 @@ def cache_features(
     plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
     partners = torch.empty(shape[:2], dtype=torch.int64)
     device = next(network.parameters()).device
-    with track("features of views", 2 * count * len(pictures), unit="views") as bar:
+    with track("activations of views", 2 * count * len(pictures), unit="views") as bar:
         for view in range(count):
             # Neighbours of a shuffled order are partners, so that one batch has both of them.
             order = torch.randperm(len(pictures), generator=generator)
@@ -92,10 +92,11 @@ def cache_features(
                 made = views(pictures[indices].to(device), generator, of_batch)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]
-                plain[view, indices] = backbone(made).half().cpu()
-                mixed[view, indices] = backbone(mix_pictures(made, made[partner], mixing)).half().cpu()
+                plain[view, indices] = compute_in_parts(backbone, made).half().cpu()
+                both = mix_pictures(made, made[partner], mixing)
+                mixed[view, indices] = compute_in_parts(backbone, both).half().cpu()
                 bar.update(2 * len(indices))
-    return FeatureBatches(plain, mixed, partners)
+    return ActivationBatches(plain, mixed, partners)
 
 
 def _device(objective: Objective) -> torch.device:

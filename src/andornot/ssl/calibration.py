@@ -17,7 +17,7 @@ _ASSUMED_PICTURES = 20
 
 
 class CalibratedHead(nn.Module):
-    """Pooled features `(B, C)` to probabilities `(B, N = C, M)`, by ranks among the pictures it was fitted on."""
+    """Pooled activations `(B, C)` to probabilities `(B, N = C, M)`, by ranks among the pictures it was fitted on."""
 
     quantiles: Tensor
 
@@ -27,30 +27,30 @@ class CalibratedHead(nn.Module):
         self.register_buffer("quantiles", torch.zeros(num_features, settings.levels))
 
     @torch.no_grad()
-    def fit(self, features: Tensor) -> "CalibratedHead":
-        """Takes the quantiles of features `(n, C)` of n pictures; one picture is enough to begin with.
+    def fit(self, activations: Tensor) -> "CalibratedHead":
+        """Takes the quantiles of activations `(n, C)` of n pictures; one picture is enough to begin with.
 
         With few, ranks are coarse, and a channel's mean says more about these pictures than about the channel. So the
         folder's quantiles are averaged with those of an assumed distribution, n : 20. It is exponential, as averages of
         rectified activations roughly are, or normal where some are negative. Its mean (and variance) is the channel's,
         averaged with that of all channels together, n : 20 as well. docs/calibration.md has figures.
         """
-        features = features.double()
-        weight = len(features) / (len(features) + _ASSUMED_PICTURES)
-        ranks = torch.linspace(0, 1, self.settings.levels, dtype=torch.float64, device=features.device)
+        activations = activations.double()
+        weight = len(activations) / (len(activations) + _ASSUMED_PICTURES)
+        ranks = torch.linspace(0, 1, self.settings.levels, dtype=torch.float64, device=activations.device)
         inner = ranks.clamp(0.5 / self.settings.levels, 1 - 0.5 / self.settings.levels)
-        mean = torch.lerp(features.mean(), features.mean(0), weight).unsqueeze(1)
-        if bool((features >= 0).all()):
+        mean = torch.lerp(activations.mean(), activations.mean(0), weight).unsqueeze(1)
+        if bool((activations >= 0).all()):
             assumed = mean * -torch.log1p(-inner)
         else:
-            own, common = features.var(0, correction=0), features.var(correction=0)
+            own, common = activations.var(0, correction=0), activations.var(correction=0)
             assumed = mean + torch.lerp(common, own, weight).sqrt().unsqueeze(1) * torch.special.ndtri(inner)
-        self.quantiles.copy_(torch.lerp(assumed, _quantiles(features, ranks), weight))
+        self.quantiles.copy_(torch.lerp(assumed, _quantiles(activations, ranks), weight))
         return self
 
-    def ranks(self, features: Tensor) -> Tensor:
+    def ranks(self, activations: Tensor) -> Tensor:
         """Where activations stand among those it was fitted on, `(B, C)`: from 0, below all, to 1, above all."""
-        values = features.float().T.contiguous()
+        values = activations.float().T.contiguous()
         low, high = self._counts(values)
         last = self.settings.levels - 1
         left = (low - 1).clamp(min=0)
@@ -69,18 +69,18 @@ class CalibratedHead(nn.Module):
             return (levels < values.unsqueeze(-1)).sum(-1), (levels <= values.unsqueeze(-1)).sum(-1)
         return torch.searchsorted(self.quantiles, values), torch.searchsorted(self.quantiles, values, right=True)
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, activations: Tensor) -> Tensor:
         """Probabilities `(B, N, M)`: the degree `rank ** power`, between two truth values shared out by nearness."""
         steps = self.num_values - 1
-        place = self.ranks(features) ** self.settings.power * steps
-        values = torch.arange(self.num_values, device=features.device)
+        place = self.ranks(activations) ** self.settings.power * steps
+        values = torch.arange(self.num_values, device=activations.device)
         probs = (1 - (place.unsqueeze(-1) - values).abs()).clamp(min=0)
         return torch.lerp(probs, torch.full_like(probs, 1 / self.num_values), self.settings.doubt)
 
 
-def _quantiles(features: Tensor, ranks: Tensor) -> Tensor:
-    """Linear quantiles `(C, levels)` of features `(n, C)`. torch's own refuses more than 16 million numbers."""
-    ordered = features.sort(dim=0).values
-    place = ranks * (len(features) - 1)
+def _quantiles(activations: Tensor, ranks: Tensor) -> Tensor:
+    """Linear quantiles `(C, levels)` of activations `(n, C)`. torch's own refuses more than 16 million numbers."""
+    ordered = activations.sort(dim=0).values
+    place = ranks * (len(activations) - 1)
     below, above = ordered[place.floor().long()], ordered[place.ceil().long()]
     return torch.lerp(below, above, place.frac().unsqueeze(1)).T

@@ -46,7 +46,7 @@ def _sum_over_processes(values: Tensor) -> Tensor:
 
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch norm with the mean and variance of the batches of all processes, on any device.
+    """Batch norm with the mean and variance of the batches of all processes, for the CPU.
 
     torch's own takes GPU tensors only. Batches must be equally large, as those of a training run are.
     """
@@ -83,8 +83,15 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         self.running_var.lerp_(unbiased_variance, step)
 
 
-def synchronise_batch_norms(module: nn.Module) -> nn.Module:
-    """The module with each batch norm replaced by one over all processes, with the same parameters and names."""
+def synchronise_batch_norms(module: nn.Module, device: torch.device | None = None) -> nn.Module:
+    """The module with each batch norm replaced by one over all processes, with the same parameters and names.
+
+    `device` is where it will compute (default: the CPU).
+    """
+    if device is not None and device.type == "cuda":
+        # One kernel and one exchange, where ours has several; but on a CPU, with gloo, it raises.
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
     for name, child in module.named_children():
         if isinstance(child, nn.modules.batchnorm._BatchNorm):
             affine: dict[str, Any] = {"affine": child.affine, "track_running_stats": child.track_running_stats}

@@ -1,4 +1,4 @@
-"""The two heads of SimSiam: pooled features → projector → z → predictor → p, each `(B, N·M)` before the softmax."""
+"""The two heads of SimSiam: pooled activations → projector → z → predictor → p, each `(B, N·M)` before the softmax."""
 
 from collections.abc import Iterable
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Projector(nn.Sequential):
-    """Makes the logits z from pooled features: three linear layers without bias, each with a batch norm.
+    """Makes the logits z from pooled activations: three linear layers without bias, each with a batch norm.
 
     ReLU after the first two. The last batch norm has no affine part, so that each logit has mean 0 and variance 1 in
-    a batch. `hidden=None` is the width of the features, as in SimSiam.
+    a batch. `hidden=None` is the width of the activations, as in SimSiam.
 
     >>> import torch
     >>> Projector(512, None, 20 * 5)(torch.rand(4, 512)).shape

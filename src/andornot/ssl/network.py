@@ -9,14 +9,14 @@ from ..logic import Representation
 from .backbones import Backbone
 from .heads import Predictor, Projector
 from .losses import Losses, Pair, proposed_loss
-from .synthesis import SYNTHESES, default_beta, mix_pictures
+from .synthesis import Synthesis, default_beta, get_synthesis, mix_pictures
 from .targets import Centre, Target
 
 
 class Outputs(NamedTuple):
-    """Pooled features `(B, width)`, and the logits z̃ and p̃, `(B, N, M)` each."""
+    """Pooled activations `(B, width)`, and the logits z̃ and p̃, `(B, N, M)` each."""
 
-    features: Tensor
+    activations: Tensor
     z: Tensor
     p: Tensor
 
@@ -42,11 +42,11 @@ class Network(nn.Module):
         """Pictures `(B, C, H, W)` from 0 to 1."""
         return self.project(self.backbone(pictures))
 
-    def project(self, features: Tensor) -> Outputs:
-        """Only the heads, on pooled features `(B, width)`."""
-        z = self.projector(features)
+    def project(self, activations: Tensor) -> Outputs:
+        """Only the heads, on pooled activations `(B, width)`."""
+        z = self.projector(activations)
         shape = (-1, self.num_features, self.num_values)
-        return Outputs(features, z.view(shape), self.predictor(z).view(shape))
+        return Outputs(activations, z.view(shape), self.predictor(z).view(shape))
 
 
 class StepResult(NamedTuple):
@@ -57,13 +57,17 @@ class StepResult(NamedTuple):
 
 
 class Objective(nn.Module):
-    """One training step: three views through the network, their targets, their losses."""
+    """One training step: three views through the network, their targets, their losses.
+
+    `synthesis` is one of `SYNTHESES` by name, or a function of your own like them: from the targets of two pictures,
+    λ_mix and the centre to the target of the mixed picture.
+    """
 
     def __init__(
         self,
         network: Network,
         centre: Centre,
-        synthesis: str = "logic",
+        synthesis: str | Synthesis = "logic",
         *,
         temperature: float = 0.1,
         mixing: float = 0.5,
@@ -72,7 +76,7 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.centre = network, centre
-        self.synthesis = SYNTHESES[synthesis]
+        self.synthesis = get_synthesis(synthesis)
         self.temperature, self.mixing, self.alpha = temperature, mixing, alpha
         self.beta = default_beta(synthesis) if beta is None else beta
 

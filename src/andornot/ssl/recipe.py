@@ -1,16 +1,18 @@
 """Recipes: everything that decides what a pretraining gives, in one validated object, from YAML and `key=value`."""
 
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from ..errors import AndornotError, unknown
-from .synthesis import SYNTHESES, default_beta
-from .views import ViewSettings
+from .synthesis import check_name, default_beta
+from .views import Augmentation, ViewSettings
 
 
 class RecipeError(AndornotError):
@@ -29,6 +31,9 @@ class Calibration(BaseModel):
         default=0.05, ge=0, lt=1, description="probability that is spread evenly over the truth values"
     )
     levels: int = Field(default=129, ge=2, description="quantiles kept for each feature")
+
+
+_SIMSIAM: Final = Augmentation()
 
 
 class Recipe(BaseModel):
@@ -51,7 +56,7 @@ class Recipe(BaseModel):
         description="what views are cut from: the centre square at 8/7 of the size, which is quick, or all of the "
         "picture, as in the paper; for square pictures both are the same",
     )
-    views: dict[str, Any] = Field(default={}, description="what differs from SimSiam's augmentation")
+    views: Augmentation = Field(default=_SIMSIAM, description="what differs from SimSiam's augmentation")
     cached_views: int = Field(default=4, ge=2, description="regime frozen: views computed of each picture")
 
     synthesis: str = "logic"
@@ -89,22 +94,29 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
-        if self.synthesis not in SYNTHESES:
-            raise ValueError(unknown("synthesis", self.synthesis, SYNTHESES))
-        self.view_settings(self.size or 224)
+        check_name(self.synthesis)
         return self
+
+    @field_serializer("views")
+    def _what_differs(self, views: Augmentation) -> dict[str, Any]:
+        return {name: value for name, value in asdict(views).items() if value != getattr(_SIMSIAM, name)}
 
     def view_settings(self, size: int) -> ViewSettings:
         """The augmentation at that size."""
-        strange = self.views.keys() - ViewSettings.__dataclass_fields__.keys()
-        if strange:
-            raise ValueError(_unknown_key(min(strange), ViewSettings.__dataclass_fields__, "views."))
-        return ViewSettings(**{"size": size, **self.views})
+        return ViewSettings(size, **asdict(self.views))
 
     @property
     def peak_learning_rate(self) -> float:
         """The rate of the first step, after scaling."""
         return self.learning_rate * (self.batch_size / self.learning_rate_batch if self.learning_rate_batch else 1)
+
+
+# The keys that there are, below each key that has some.
+_KEYS: Final[dict[str, Iterable[str]]] = {
+    "": Recipe.model_fields,
+    "calibration.": Calibration.model_fields,
+    "views.": [field.name for field in fields(Augmentation)],
+}
 
 
 def recipe_names() -> list[str]:
@@ -113,8 +125,11 @@ def recipe_names() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
-def load_recipe(name_or_path: str, changes: Iterable[str] = ()) -> Recipe:
-    """A recipe by name or from a YAML file, with `key=value` changes; `calibration.power=2` reaches inside."""
+def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = ()) -> Recipe:
+    """A recipe by name, or from a YAML file, with `key=value` changes; `calibration.power=2` reaches inside.
+
+    A text is a file if it ends in .yaml or .yml or has a slash in it; a path always is.
+    """
     text = _read(name_or_path)
     try:
         settings = yaml.safe_load(text) or {}
@@ -134,16 +149,15 @@ def make_recipe(settings: Mapping[str, Any]) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
-        if first["type"] == "extra_forbidden":
-            known = Calibration.model_fields if place[:-1] == ["calibration"] else Recipe.model_fields
+        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             prefix = "".join(f"{part}." for part in place[:-1])
-            raise RecipeError(_unknown_key(place[-1], known, prefix)) from None
+            raise RecipeError(_unknown_key(place[-1], _KEYS[prefix], prefix)) from None
         message = first["msg"].removeprefix("Value error, ")
         raise RecipeError(f"{'.'.join(place)}: {message}, got {first['input']!r}" if place else message) from None
 
 
-def _read(name_or_path: str) -> str:
-    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+def _read(name_or_path: str | os.PathLike[str]) -> str:
+    if not isinstance(name_or_path, str) or name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         try:
             return Path(name_or_path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -6,11 +6,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..errors import AndornotError, unknown
 from ..logic import Representation
 from .targets import Centre, Target
 
 Synthesis = Callable[[Target, Target, float, Centre], Representation]
 """From the targets of two pictures, λ_mix and the centre to the target z_c of the mixed picture."""
+
+
+_OWN: Final = "function:"
 
 
 def mix_pictures(first: Tensor, second: Tensor, mixing: float = 0.5) -> Tensor:
@@ -43,6 +47,32 @@ SYNTHESES: Final[dict[str, Synthesis | None]] = {
 }
 
 
-def default_beta(synthesis: str) -> float:
+def get_synthesis(synthesis: "str | Synthesis") -> Synthesis | None:
+    """The synthesis of that name, or the function itself."""
+    if not isinstance(synthesis, str):
+        return synthesis
+    if synthesis.startswith(_OWN):
+        raise AndornotError(f'"{synthesis}" is a function of your own: pretrain(…, synthesis=…) needs it again')
+    if synthesis not in SYNTHESES:
+        raise AndornotError(unknown("synthesis", synthesis, SYNTHESES))
+    return SYNTHESES[synthesis]
+
+
+def synthesis_name(function: Synthesis) -> str:
+    """What a recipe says of a function of the user's own, which it cannot keep.
+
+    >>> synthesis_name(lambda first, second, mixing, centre: first.representation)
+    'function:<lambda>'
+    """
+    return _OWN + getattr(function, "__name__", type(function).__name__)
+
+
+def check_name(name: str) -> None:
+    """An error for what is neither the name of a synthesis nor that of a function of the user's own."""
+    if not name.startswith(_OWN):
+        get_synthesis(name)
+
+
+def default_beta(synthesis: "str | Synthesis") -> float:
     """β as the paper has it: 0.6 "of the logic operation method"; the other methods minimise L alone."""
     return 0.6 if synthesis == "logic" else 0.0

@@ -27,13 +27,15 @@ from .checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
+from .collapse import collapse_warning, measure_health
+from .denormals import without_denormals
 from .distributed import synchronise_batch_norms
 from .log import Log
 from .network import Network, Objective, StepResult
-from .recipe import Recipe
-from .surroundings import stop_signals, without_denormals
+from .recipe import Recipe, RecipeError, make_recipe
+from .signals import stop_signals
+from .synthesis import Synthesis
 from .targets import Centre, PriorCentre
-from .watch import collapse_warning, measure_health
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOG: Final = "log.csv"
@@ -46,7 +48,7 @@ class TrainingError(AndornotError):
 
 
 class Batches(Protocol):
-    """Where a step's views come from: pictures that are augmented, or cached features."""
+    """Where a step's views come from: pictures that are augmented, or cached activations."""
 
     def __len__(self) -> int:
         """How many pictures there are."""
@@ -67,15 +69,19 @@ def train(
     recipe: Recipe,
     network: Network,
     batches: Batches,
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     resume: bool = False,
     log_every: int = 20,
     tensorboard: bool = False,
     after_epoch: Callable[[Progress], dict[str, float]] | None = None,
+    synthesis: Synthesis | None = None,
 ) -> Network:
-    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder."""
-    return _Training(recipe, network, batches, folder, resume, log_every, tensorboard).run(after_epoch)
+    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder.
+
+    `synthesis` is a function of your own in the place of the one that the recipe names.
+    """
+    return _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard, synthesis).run(after_epoch)
 
 
 def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
@@ -95,6 +101,7 @@ class _Training:
         resume: bool,
         log_every: int,
         tensorboard: bool,
+        synthesis: Synthesis | None,
     ) -> None:
         self.recipe, self.batches, self.folder, self.log_every = recipe, batches, folder, log_every
         self.fabric = _fabric(recipe)
@@ -104,14 +111,14 @@ class _Training:
         objective = Objective(
             network,
             _centre(recipe),
-            recipe.synthesis,
+            synthesis or recipe.synthesis,
             temperature=recipe.prediction_temperature,
             mixing=recipe.mixing,
             alpha=recipe.alpha,
             beta=recipe.beta,
         )
         if self.fabric.world_size > 1:
-            synchronise_batch_norms(objective)
+            synchronise_batch_norms(objective, self.fabric.device)
         trainable = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         optimiser = torch.optim.SGD(
             trainable, recipe.peak_learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
@@ -261,9 +268,13 @@ def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
                 f"{path} was made with {theirs.get(what)} {what}, and now there are {mine[what]}; "
                 "a run goes on with what it began with, or starts anew with --overwrite"
             )
-    for key, value in mine["recipe"].items():
+    try:
         # What an older version did not write, it did by default.
-        before = theirs["recipe"].get(key, Recipe.model_fields[key].get_default(call_default_factory=True))
+        recipe = make_recipe(theirs["recipe"]).model_dump(mode="json")
+    except RecipeError as error:
+        raise CheckpointError(f"{path} is of another version ({error}); start anew with --overwrite") from None
+    for key, value in mine["recipe"].items():
+        before = recipe[key]
         if key not in _FREE and before != value:
             raise CheckpointError(
                 f"{path} was made with {key}={before!r}, and now it is {value!r}; "

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import torch
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from ..data.inputs import check_range
+from ..data.pixels import check_range
 
 # ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
 GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
@@ -31,39 +33,48 @@ _NUMBERS_PER_PICTURE: Final = 2 * CROP_TRIES + 15
 _BLUR_REACH: Final = 4
 
 
-@dataclass(frozen=True)
-class ViewSettings:
-    """What may happen to a picture; the defaults are SimSiam's. `size` is the side of a view in pixels.
+def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] > pair[1]:
+        raise ValueError("the first must not be more than the second")
+    return pair
+
+
+_Probability = Annotated[float, Field(ge=0, le=1)]
+_Strength = Annotated[float, Field(ge=0)]
+_Positive = Annotated[float, Field(gt=0)]
+_Part = Annotated[float, Field(gt=0, le=1)]
+_Range = Annotated[tuple[_Positive, _Positive], AfterValidator(_ascending)]
+_PartRange = Annotated[tuple[_Part, _Part], AfterValidator(_ascending)]
+_CONFIG: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Augmentation:
+    """What may happen to a picture, as a recipe says it; the defaults are SimSiam's."""
+
+    crop_scale: _PartRange = (0.2, 1.0)  # part of the picture's area that a crop keeps
+    crop_ratio: _Range = (3 / 4, 4 / 3)  # width / height of a crop
+    flip: _Probability = 0.5
+    brightness: _Strength = 0.4  # the factor is drawn from 1 ± this, as are those of contrast and saturation
+    contrast: _Strength = 0.4
+    saturation: _Strength = 0.4
+    hue: Annotated[float, Field(ge=0, le=0.5)] = 0.1  # in turns of the colour circle, from -this to this
+    jitter: _Probability = 0.8  # of brightness, contrast, saturation and hue together
+    grey: _Probability = 0.2
+    blur: _Probability = 0.5
+    blur_sigma: _Range = (0.1, 2.0)  # in pixels of the view
+
+
+@checked_dataclass(frozen=True, config=_CONFIG)
+class ViewSettings(Augmentation):
+    """An augmentation, and the side of its views in pixels.
 
     >>> from dataclasses import replace
     >>> replace(ViewSettings.cifar(), hue=0.0)                  # doctest: +ELLIPSIS
-    ViewSettings(size=32, crop_scale=(0.2, 1.0), ..., hue=0.0, jitter=0.8, grey=0.2, blur=0.0, blur_sigma=(0.1, 2.0))
+    ViewSettings(crop_scale=(0.2, 1.0), ..., hue=0.0, jitter=0.8, grey=0.2, blur=0.0, blur_sigma=(0.1, 2.0), size=32)
     """
 
-    size: int
-    crop_scale: tuple[float, float] = (0.2, 1.0)  # part of the picture's area that a crop keeps
-    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of a crop
-    flip: float = 0.5  # probability, as are jitter, grey and blur
-    brightness: float = 0.4  # the factor is drawn from 1 ± this, as are those of contrast and saturation
-    contrast: float = 0.4
-    saturation: float = 0.4
-    hue: float = 0.1  # in turns of the colour circle, from -this to this
-    jitter: float = 0.8  # of brightness, contrast, saturation and hue together
-    grey: float = 0.2
-    blur: float = 0.5
-    blur_sigma: tuple[float, float] = (0.1, 2.0)  # in pixels of the view
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.size, int) and self.size >= 1):
-            raise ValueError(f"size must be a whole number of pixels, 1 or more, got {self.size!r}")
-        self._check_pair("crop_scale", largest=1.0)
-        self._check_pair("crop_ratio")
-        self._check_pair("blur_sigma")
-        for name in ("flip", "jitter", "grey", "blur"):
-            self._check_number(name, 1.0, "a probability")
-        for name in ("brightness", "contrast", "saturation"):
-            self._check_number(name, math.inf, "a number")
-        self._check_number("hue", 0.5, "a part of a turn")
+    size: Annotated[int, Field(ge=1)]
 
     @classmethod
     def photos(cls, size: int = 224) -> ViewSettings:
@@ -79,23 +90,6 @@ class ViewSettings:
     def digits(cls, size: int = 28, crop_scale: tuple[float, float] = (0.5, 1.0)) -> ViewSettings:
         """SimSiam's without flip and colour. A small crop of a digit can lose what digit it is: half of it stays."""
         return cls(size, crop_scale=crop_scale, flip=0.0, jitter=0.0, grey=0.0)
-
-    def _check_pair(self, name: str, largest: float = math.inf) -> None:
-        pair = getattr(self, name)
-        bound = "" if largest == math.inf else f" <= {largest:g}"
-        try:
-            low, high = (float(value) for value in pair)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must be two numbers (low, high), got {pair!r}") from None
-        if not (0 < low <= high <= largest and high < math.inf):
-            raise ValueError(f"{name} must be (low, high) with 0 < low <= high{bound}, got {pair!r}")
-        object.__setattr__(self, name, (low, high))
-
-    def _check_number(self, name: str, largest: float, kind: str) -> None:
-        value = getattr(self, name)
-        bounds = "0 or more" if largest == math.inf else f"from 0 to {largest:g}"
-        if not (isinstance(value, int | float) and 0 <= value <= largest and value < math.inf):
-            raise ValueError(f"{name} must be {kind} {bounds}, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 from ..gallery import Gallery
 from ..version import __version__
 from . import browsing_routes, problems, search_routes, upload_routes
-from .guard import Guard
 from .reference import reference_page
+from .security import Guard
 from .services import Services
 
 _HERE: Final = Path(__file__).parent

@@ -6,11 +6,11 @@ import torch
 
 from ..logic import Formula, FormulaError, Representation, degree_distance
 from ..logic.formula import write_name
-from .answers import CompareAnswer, Compared, FormulaName, Operation
+from .follower import Served
 from .formulas import names
-from .live import Served
+from .presenters import shown_by
 from .problems import RequestError
-from .telling import shown_by
+from .schemas import CompareAnswer, Compared, FormulaName, Operation
 from .uploads import Uploads
 
 _FORMULAS: Final[dict[Operation, str]] = {
@@ -55,7 +55,7 @@ def compare(a: str, b: str, count: int, served: Served, uploads: Uploads) -> Com
 def _find(name: str, served: Served, uploads: Uploads) -> FormulaName:
     """The one picture of that name."""
     try:
-        return names(Formula(write_name(name)), served, uploads.known([name]))[0]
+        return names(served.gallery.resolve(write_name(name), uploads.known([name])), served.browser)[0]
     except FormulaError as error:
         raise RequestError(404, error.message) from None
 
@@ -65,7 +65,6 @@ def _told(found: FormulaName) -> Compared:
 
 
 def _represent(found: FormulaName, served: Served, uploads: Uploads) -> Representation:
-    browser = served.browser
     if found.id is not None:
-        return browser.represent(browser.position_of_id[found.id])
+        return served.gallery.represent([found.id])[0]
     return uploads.represent([found.name], served)[found.name]

@@ -11,8 +11,8 @@ from typing import Final
 from ..errors import printable
 from ..files import open_regular
 from ..gallery import Hit
-from ..gallery.filters import label_of
-from .telling import tell_path
+from ..gallery.paths import label_of
+from .presenters import tell_path
 
 _CHUNK: Final = 2**18
 _COLUMNS: Final = ("rank", "distance", "id", "name", "label")

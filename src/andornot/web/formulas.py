@@ -1,15 +1,15 @@
 """Formulas that come over the network: bounded, and told as a tree that the page can draw."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from ..errors import printable
+from ..gallery.browsing import Browser
+from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError
 from ..logic import program as p
-from ..logic.parser import Token, parse, tokens
-from .answers import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
-from .live import Served
-from .telling import tell_name
+from .presenters import tell_name
+from .schemas import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -18,46 +18,35 @@ MAX_NAMES: Final = 64
 def read(text: str) -> Formula:
     """The formula, or a FormulaError that points at the spot."""
     formula = Formula(text)
-    mentions = list(_mentions(text))
-    if len(mentions) > MAX_NAMES:
-        message = f"the formula names {len(mentions)} pictures, more than {MAX_NAMES}"
-        raise FormulaError(message, text, mentions[MAX_NAMES].start)
+    if len(formula.mentions) > MAX_NAMES:
+        message = f"the formula names {len(formula.mentions)} pictures, more than {MAX_NAMES}"
+        raise FormulaError(message, text, formula.mentions[MAX_NAMES].start)
     return formula
 
 
 def repeats_names(formula: Formula) -> bool:
     """Whether a picture is named twice: then the exact meaning may take seconds to compute."""
-    return len(list(_mentions(formula.text))) > len(formula.names)
+    return len(formula.mentions) > len(formula.names)
 
 
-def names(formula: Formula, served: Served, uploads: Collection[str]) -> list[FormulaName]:
+def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
-    found = served.gallery.named(formula, uploads)
     told = []
-    for token in _mentions(formula.text):
-        position, name = found[token.name].position, printable(token.name)
-        mention = FormulaName(name=name, start=token.start, end=token.end, id=None, upload=name, version="", file=name)
+    for name, start, end in resolved.formula.mentions:
+        position, shown = resolved.named[name].position, printable(name)
+        mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
         if position is not None:
-            picture = tell_name(served.browser, position)
+            picture = tell_name(browser, position)
             mention.id, mention.upload = picture.id, None
             mention.version, mention.file = picture.version, picture.name
         told.append(mention)
     return told
 
 
-def explain(formula: Formula, served: Served, uploads: Collection[str]) -> FormulaAnswer:
+def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
     """What a formula says."""
-    mentions = names(formula, served, uploads)
-    return FormulaAnswer(formula=formula.text, names=mentions, tree=_tree(parse(formula.text).program, iter(mentions)))
-
-
-def _mentions(text: str) -> Iterator[Token]:
-    """The names of pictures; the k of `at_least(k, …)` is none."""
-    before: tuple[str, ...] = ()
-    for token in tokens(text):
-        if token.kind == "name" and before != (p.AT_LEAST, "("):
-            yield token
-        before = (*before[-1:], token.kind)
+    formula, mentions = resolved.formula, names(resolved, browser)
+    return FormulaAnswer(formula=formula.text, names=mentions, tree=_tree(formula.program, iter(mentions)))
 
 
 def _tree(program: p.Program, mentions: Iterator[FormulaName]) -> Node:

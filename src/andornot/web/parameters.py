@@ -1,14 +1,16 @@
 """What may be asked, and within which limits."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ..gallery import Where
+from ..choices import SCORES
+from ..gallery import SearchOptions, Where
 from ..gallery.browsing import Order
+from ..gallery.options import Option, options_of
 from .formulas import MAX_CHARACTERS
-from .searches import Manner
 from .uploads import PREFIX
 
 MAX_TOP: Final = 1000
@@ -25,26 +27,51 @@ PictureText = Annotated[str, Query(min_length=1, max_length=300, description="an
 Version = Annotated[
     str, Query(max_length=100, description="the `version` of the picture: the answer may then be kept for ever")
 ]
-_Date = Annotated[str, Field(max_length=30, description="as 2024, 2024-05 or 2024-05-31")]
+# What is other here than in the process.
+_LIMITS: Final[dict[str, dict[str, Any]]] = {
+    "top": {"default": 48, "ge": 1, "le": MAX_TOP},
+    "label": {"max_length": 300},
+    "after": {"max_length": 30},
+    "before": {"max_length": 30},
+}
+_CHOICES: Final = {"score": SCORES}
+# Nobody elsewhere is told of paths.
+_NOT_OFFERED: Final = ("folder",)
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
-class Filtered(BaseModel):
-    """Which pictures."""
+def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
+    """Gives a model a parameter for each option of a search, in its own words."""
+    parameters = {o.name: _parameter(o) for o in options_of(settings) if o.name not in _NOT_OFFERED}
 
+    def derive(model: type[Model]) -> type[Model]:
+        derived: type[Model] = create_model(  # type: ignore[call-overload]
+            model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **parameters
+        )
+        return derived
+
+    return derive
+
+
+def _parameter(option: Option) -> tuple[Any, Any]:
+    choices = _CHOICES.get(option.name, option.choices)
+    default = "" if option.default is None else option.default  # a text that is empty stands for none
+    settings = {"default": default, "description": option.help, **_LIMITS.get(option.name, {})}
+    return Literal[choices] if choices else option.kind, Field(**settings)
+
+
+class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    label: str = Field("", max_length=300, description="only pictures in folders of this name")
-    after: _Date = ""
-    before: _Date = ""
-    file_dates: bool = Field(False, description="a picture that no camera dated has the date of its file")
-
     @property
-    def where(self) -> Where:
-        """The filter; what is empty stands for everything."""
-        return Where(None, self.label or None, self.after or None, self.before or None, self.file_dates)
+    def options(self) -> SearchOptions:
+        """What is asked for, in the gallery's words."""
+        return SearchOptions.of({name: None if value == "" else value for name, value in self})
 
 
-class Listed(Filtered):
+@_with_options(Where)
+class Listed(_Asked):
     """A part of the gallery."""
 
     offset: int = Field(0, ge=0, le=_LARGEST)
@@ -52,21 +79,11 @@ class Listed(Filtered):
     order: Order = "id"
 
 
-class Searched(Filtered):
+@_with_options(SearchOptions)
+class Searched(_Asked):
     """A search."""
 
     formula: str = Field(max_length=MAX_CHARACTERS, description="such as `12 & ~cat.jpg`")
-    top: int = Field(48, ge=1, le=MAX_TOP)
-    score: Literal["degrees", "cross-entropy", "containment"] = "degrees"
-    logic: Literal["godel", "lukasiewicz", "product"] = "godel"
-    semantics: Literal["exact", "independent"] = "exact"
-    why: bool = False
-    include_queries: bool = False
-
-    @property
-    def manner(self) -> Manner:
-        """How to search."""
-        return Manner(self.top, self.score, self.semantics, self.logic, self.where, self.include_queries, self.why)
 
 
 class Downloaded(Searched):

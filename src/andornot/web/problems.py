@@ -15,9 +15,8 @@ from ..data import BrokenImageError
 from ..gallery import GalleryError
 from ..gallery.errors import DamagedError
 from ..logic import FormulaError
-from ..logic.parser import tokens
 from ..model import ModelError
-from .answers import Failure
+from .schemas import Failure
 
 log: Final = logging.getLogger("andornot.web")
 
@@ -109,7 +108,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(FormulaError)
     async def wrong_formula(_: Request, error: FormulaError) -> JSONResponse:
-        return answer(400, error.message, position=error.position, length=_length(error.text, error.position))
+        return answer(400, error.message, position=error.position, length=error.length)
 
     @app.exception_handler(BrokenImageError)
     async def broken_picture(_: Request, error: BrokenImageError) -> JSONResponse:
@@ -135,11 +134,3 @@ def install(app: FastAPI) -> None:
     for kind in (GalleryError, ModelError, OSError):
         app.add_exception_handler(kind, trouble)
     app.add_exception_handler(Exception, trouble)  # whose traceback uvicorn logs
-
-
-def _length(text: str, position: int) -> int:
-    """How many characters the piece at that position has; 0 at the end."""
-    try:
-        return next((token.end - token.start for token in tokens(text) if token.start == position), 1)
-    except FormulaError:  # a text that is no row of pieces
-        return 1

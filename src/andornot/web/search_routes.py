@@ -6,50 +6,50 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
-from . import answers
+from ..gallery import SearchOptions
+from . import schemas
 from .comparing import compare
 from .downloads import as_csv, as_zip
+from .follower import Served
 from .formulas import explain, read
-from .live import Served
 from .parameters import Downloaded, FormulaText, Id, PictureText, Searched, Top
+from .presenters import find
 from .problems import BusyError, failures
-from .searches import Manner
-from .sending import as_json
-from .services import Here, Owner, Services
-from .telling import find
+from .responses import as_json
+from .services import Owner, Services, ServicesDep
 
 router: Final = APIRouter()
 
 _FILES: Final = {"schema": {"type": "string", "format": "binary"}}
 
 
-@router.get("/formula", response_model=answers.FormulaAnswer)
-async def get_formula(here: Here, formula: FormulaText) -> Response:
+@router.get("/formula", response_model=schemas.FormulaAnswer)
+async def get_formula(services: ServicesDep, formula: FormulaText) -> Response:
     """What a formula says: its names and its tree."""
-    return as_json(await here.lane.run(_explain, formula, here.live.current(), here))
+    return as_json(await services.pool.run(_explain, formula, services.follower.current(), services))
 
 
-@router.get("/search", response_model=answers.SearchAnswer)
-async def search(here: Here, owner: Owner, searched: Annotated[Searched, Query()]) -> Response:
+@router.get("/search", response_model=schemas.SearchAnswer)
+async def search(services: ServicesDep, owner: Owner, searched: Annotated[Searched, Query()]) -> Response:
     """The pictures nearest to a formula."""
-    found = await here.searches.ask(searched.formula, searched.manner)
+    found = await services.searches.ask(searched.formula, searched.options)
     return as_json(found.told(owner))
 
 
-@router.get("/pictures/{id}/similar", response_model=answers.SearchAnswer, responses=failures(404))
-async def get_similar(here: Here, owner: Owner, id: Id, top: Top = 24) -> Response:  # noqa: A002
+@router.get("/pictures/{id}/similar", response_model=schemas.SearchAnswer, responses=failures(404))
+async def get_similar(services: ServicesDep, owner: Owner, id: Id, top: Top = 24) -> Response:  # noqa: A002
     """The pictures nearest to a picture."""
-    find(here.live.current().browser, id)
-    found = await here.searches.ask(str(id), Manner(top))
+    find(services.follower.current().browser, id)
+    found = await services.searches.ask(str(id), SearchOptions(top))
     return as_json(found.told(owner))
 
 
-@router.get("/compare", response_model=answers.CompareAnswer, responses=failures(404))
+@router.get("/compare", response_model=schemas.CompareAnswer, responses=failures(404))
 async def get_comparison(
-    here: Here, a: PictureText, b: PictureText, features: Annotated[int, Query(ge=1, le=256)] = 32
+    services: ServicesDep, a: PictureText, b: PictureText, features: Annotated[int, Query(ge=1, le=256)] = 32
 ) -> Response:
     """Two pictures, and their OR, AND, NOT and difference, in the features with the most to see."""
-    return as_json(await here.lane.run(compare, a, b, features, here.live.current(), here.uploads))
+    return as_json(await services.pool.run(compare, a, b, features, services.follower.current(), services.uploads))
 
 
 @router.get(
@@ -57,23 +57,23 @@ async def get_comparison(
     response_class=Response,
     responses={200: {"description": "the hits", "content": {"application/zip": _FILES, "text/csv": _FILES}}},
 )
-async def download(here: Here, owner: Owner, downloaded: Annotated[Downloaded, Query()]) -> Response:
+async def download(services: ServicesDep, owner: Owner, downloaded: Annotated[Downloaded, Query()]) -> Response:
     """The hits of a search as a list, or as a zip of the pictures."""
-    found = await here.searches.ask(downloaded.formula, downloaded.manner)
+    found = await services.searches.ask(downloaded.formula, downloaded.options)
     headers = {"Content-Disposition": f'attachment; filename="hits.{downloaded.format}"'}
     if downloaded.format == "csv":
         return Response(as_csv(found.hits, owner), media_type="text/csv", headers=headers)
-    if here.downloads.locked():
+    if services.downloads.locked():
         raise BusyError
-    return StreamingResponse(_streamed(as_zip(found.hits), here), media_type="application/zip", headers=headers)
+    return StreamingResponse(_streamed(as_zip(found.hits), services), media_type="application/zip", headers=headers)
 
 
-def _explain(text: str, served: Served, here: Services) -> answers.FormulaAnswer:
+def _explain(text: str, served: Served, services: Services) -> schemas.FormulaAnswer:
     formula = read(text)
-    return explain(formula, served, here.uploads.known(formula.names))
+    return explain(served.gallery.resolve(formula, services.uploads.known(formula.names)), served.browser)
 
 
-async def _streamed(parts: Iterator[bytes], here: Services) -> AsyncIterator[bytes]:
-    async with here.downloads:
-        while (part := await here.lane.run_anyway(next, parts, None)) is not None:
+async def _streamed(parts: Iterator[bytes], services: Services) -> AsyncIterator[bytes]:
+    async with services.downloads:
+        while (part := await services.pool.run_anyway(next, parts, None)) is not None:
             yield part

@@ -43,8 +43,8 @@ def serve(
     try:
         from .app import make_app
         from .connections import make_server
-        from .guard import is_loopback
-        from .lanes import THREADS
+        from .security import is_loopback
+        from .worker_pool import THREADS
     except ModuleNotFoundError as missing:
         raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
     gallery = Gallery.open(folder, engine=engine)

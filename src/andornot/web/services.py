@@ -8,11 +8,11 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 
 from ..gallery import Gallery
-from .lanes import Lane
-from .live import Live
-from .searches import AT_ONCE, Searches
+from .follower import Follower
+from .search_queue import AT_ONCE, SearchQueue
 from .thumbnails import Thumbnails
 from .uploads import Uploads
+from .worker_pool import WorkerPool
 
 _THREADS: Final = 2
 _LIMIT: Final = 128
@@ -26,25 +26,25 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 class Services:
     """Everything that lives as long as the server.
 
-    Searches have threads of their own: thumbnails are asked for by the hundred.
+    SearchQueue have threads of their own: thumbnails are asked for by the hundred.
     """
 
     def __init__(self, gallery: Gallery, *, tells_paths: bool) -> None:
         self.tells_paths = tells_paths
-        self.live = Live(gallery)
+        self.follower = Follower(gallery)
         self.uploads = Uploads()
-        self.thumbnails = Thumbnails(gallery.folder)
-        self.lane = Lane("working", _THREADS, _LIMIT)
-        self._searching = Lane("searching", AT_ONCE, _LIMIT)
-        self._demanding = Lane("demanding", *_DEMANDING)
-        self.searches = Searches(self.live, self.uploads, self._searching, self._demanding)
+        self.thumbnails = Thumbnails(gallery.cache_folder("thumbnails"))
+        self.pool = WorkerPool("working", _THREADS, _LIMIT)
+        self._searching = WorkerPool("searching", AT_ONCE, _LIMIT)
+        self._demanding = WorkerPool("demanding", *_DEMANDING)
+        self.searches = SearchQueue(self.follower, self.uploads, self._searching, self._demanding)
         self.downloads = asyncio.Semaphore(_DOWNLOADS)
         self.receiving = asyncio.Semaphore(_RECEIVING)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follows the gallery; afterwards ends all threads, and removes what was temporary."""
-        self.live.start()
+        self.follower.start()
         tidying = asyncio.create_task(self._tidy())
         try:
             yield
@@ -55,11 +55,11 @@ class Services:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(_TIDY_SECONDS)
-            await self.lane.run_anyway(self.uploads.tidy)
+            await self.pool.run_anyway(self.uploads.tidy)
 
     def _close(self) -> None:
-        self.live.stop()
-        self.lane.close()
+        self.follower.stop()
+        self.pool.close()
         self._searching.close()
         self._demanding.close()
         self.uploads.close()
@@ -76,5 +76,5 @@ def _is_owner(request: Request) -> bool:
     return _services(request).tells_paths and not any(name in request.headers for name in _PASSED_ON)
 
 
-Here = Annotated[Services, Depends(_services)]
+ServicesDep = Annotated[Services, Depends(_services)]
 Owner = Annotated[bool, Depends(_is_owner)]

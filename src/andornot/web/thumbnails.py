@@ -13,8 +13,7 @@ from PIL import Image
 
 from ..data import decode
 from ..files import open_regular
-from ..gallery.database import Picture
-from ..gallery.vectors import DERIVED
+from ..gallery.records import Picture
 from .problems import RequestError
 
 SIDE: Final = 256
@@ -34,11 +33,11 @@ class Shown(NamedTuple):
 
 
 class Thumbnails:
-    """The thumbnails of a gallery, by the digests of the pictures; of another folder where that cannot be written."""
+    """The thumbnails of a gallery, by the digests of the pictures; in another folder where that cannot be written."""
 
-    def __init__(self, gallery: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._temporary: Path | None = None
-        self._folder = gallery / DERIVED / "thumbnails"
+        self._folder = folder
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self._folder).close()

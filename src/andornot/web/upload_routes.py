@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
-from . import answers
-from .live import Served
+from . import schemas
+from .follower import Served
 from .parameters import UploadName
 from .problems import BusyError, RequestError, failures
-from .sending import as_json, as_picture, pictures
-from .services import Here, Services
+from .responses import as_json, as_picture, pictures
+from .services import Services, ServicesDep
 from .thumbnails import Shown
 from .uploads import MAX_BYTES, Upload, Uploads
 
@@ -33,42 +33,42 @@ _BODY: Final[dict[str, Any]] = {
 }
 
 
-@router.post("/uploads", response_model=answers.UploadAnswer, responses=failures(408, 413, 415), openapi_extra=_BODY)
-async def upload(here: Here, request: Request) -> Response:
+@router.post("/uploads", response_model=schemas.UploadAnswer, responses=failures(408, 413, 415), openapi_extra=_BODY)
+async def upload(services: ServicesDep, request: Request) -> Response:
     """Keeps a picture, whose bytes are the body, for the use in formulas."""
     if not request.headers.get("content-type", "").startswith("image/"):
         raise RequestError(415, "send the bytes of a picture, with a Content-Type such as image/jpeg")
-    async with _place(here):
+    async with _place(services):
         content = await _received(request)
-        kept = await here.lane.run(_keep, content, here.live.current(), here.uploads)
-    return as_json(answers.UploadAnswer(upload=kept.name, name=kept.name, width=kept.width, height=kept.height))
+        kept = await services.pool.run(_keep, content, services.follower.current(), services.uploads)
+    return as_json(schemas.UploadAnswer(upload=kept.name, name=kept.name, width=kept.width, height=kept.height))
 
 
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
-async def get_upload_thumbnail(here: Here, upload: UploadName) -> Response:
+async def get_upload_thumbnail(services: ServicesDep, upload: UploadName) -> Response:
     """An uploaded picture as a JPEG with no side longer than 256 pixels."""
-    return as_picture(Shown(here.uploads.get(upload).thumbnail), f'"{upload}"', lasts=False)
+    return as_picture(Shown(services.uploads.get(upload).thumbnail), f'"{upload}"', lasts=False)
 
 
 @router.delete("/uploads/{upload}", status_code=204, responses=failures(404))
-async def remove_upload(here: Here, upload: UploadName) -> Response:
+async def remove_upload(services: ServicesDep, upload: UploadName) -> Response:
     """Forgets an uploaded picture."""
-    await here.lane.run(here.uploads.remove, upload)
+    await services.pool.run(services.uploads.remove, upload)
     return Response(status_code=204)
 
 
 @asynccontextmanager
-async def _place(here: Services) -> AsyncIterator[None]:
+async def _place(services: Services) -> AsyncIterator[None]:
     """One of the few places for who sends a picture; by the time that is waited for it, who stalls has lost his."""
     try:
         async with asyncio.timeout(2 * PATIENCE):
-            await here.receiving.acquire()
+            await services.receiving.acquire()
     except TimeoutError:
         raise BusyError from None
     try:
         yield
     finally:
-        here.receiving.release()
+        services.receiving.release()
 
 
 def _keep(content: bytes, served: Served, uploads: Uploads) -> Upload:

@@ -16,8 +16,8 @@ from PIL import Image
 from ..data import BrokenImageError, decode
 from ..data.decoding import measure
 from ..data.memory import TooLargeError
-from ..logic import Representation
-from .live import Served
+from ..logic import FormulaError, Representation
+from .follower import Served
 from .problems import RequestError
 from .thumbnails import SIDE, as_jpeg
 
@@ -101,12 +101,12 @@ class Uploads:
 
     def represent(self, names: Iterable[str], served: Served) -> dict[str, Representation]:
         """What the uploads among these names are for the gallery's model."""
-        model_id = served.browser.snapshot.state.model_id
+        model_id = served.browser.model.id
         represented = {}
         for name, upload in self.known(names).items():
-            with suppress(BrokenImageError, FileNotFoundError):  # dropped in this very moment
+            with suppress(BrokenImageError, FormulaError, FileNotFoundError):  # dropped in this very moment
                 if model_id not in upload.encoded:
-                    upload.encoded = {model_id: served.browser.represent_file(upload.file)}
+                    upload.encoded = {model_id: served.gallery.represent([upload.file])[0]}
                 represented[name] = upload.encoded[model_id]
         return represented
 

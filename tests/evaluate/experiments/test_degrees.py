@@ -55,7 +55,7 @@ def model(images) -> Model:
     """The mean of each colour is a feature."""
     recipe = make_recipe({"regime": "calibrated", "num_values": 5, "size": 16})
     backbone = wrap_backbone(nn.Identity(), size=16)
-    features = Model(backbone, nn.Identity(), recipe).features(images.pictures(16))
+    features = Model(backbone, nn.Identity(), recipe).activations(images.pictures(16))
     return Model.calibrated(backbone, features, recipe)
 
 

@@ -106,7 +106,7 @@ def test_it_is_as_good_as_logistic_regression_on_real_digits():
     test = open_images("digits", split="test").subset(range(0, 1000, 2))
     model = small_model(size=28, images=train)
     result = linear_evaluation(model, train, test, LinearSettings(epochs=100, batch_size=128, cached=True))
-    features = [model.features(images.pictures(28)) for images in (train, test)]
+    features = [model.activations(images.pictures(28)) for images in (train, test)]
     classes = [images.labels.int().argmax(1) for images in (train, test)]
     oracle = LogisticRegression(max_iter=1000).fit(features[0], classes[0])
     assert result.accuracy > oracle.score(features[1], classes[1]) - 0.02

@@ -206,3 +206,14 @@ def test_heads_on_one_backbone_are_told_apart_by_degrees_alone(model):
 def test_a_layer_that_reads_something_else_is_refused():
     with pytest.raises(EvaluationError, match='a linear layer reads backbone or degrees, not "pixels"'):
         MultilabelSettings(reads="pixels")
+
+
+def test_features_are_computed_once_for_all_that_share_a_backbone(model, monkeypatch):
+    train, test = squares(60, several=True), squares(40, seed=1, several=True)
+    settings = MultilabelSettings(epochs=3, cached=True, reads="degrees")
+    alone = multilabel_evaluation(model, train, test, settings)
+    shared = {}
+    multilabel_evaluation(model, train, test, MultilabelSettings(epochs=1, cached=True), shared=shared)
+    assert [(part, len(features)) for (_, part, _), features in shared.items()] == [("training", 60), ("test", 40)]
+    monkeypatch.setattr(Reader, "_pooled", lambda *_: pytest.fail("the backbone runs again"))
+    assert multilabel_evaluation(model, train, test, settings, shared=shared).by_class == alone.by_class

@@ -308,7 +308,7 @@ def test_everything_is_encoded_as_the_model_sees_it(model):
     sets |= {pair: (task.pairs[pair], encoded.pairs[pair]) for pair in task.pairs}
     for key, (images, found) in sets.items():
         pictures = images.pictures(16)
-        assert torch.equal(found.features, model.features(pictures)), key
+        assert torch.equal(found.features, model.activations(pictures)), key
         torch.testing.assert_close(found.representation.probs, model.encode(pictures).probs)
     assert torch.equal(encoded.labels, task.gallery.labels)
 
@@ -319,7 +319,7 @@ def test_a_mixture_is_the_mean_of_two_pictures(model):
     for pair, (first, second) in task.pairs.items():
         mean = (first.pictures(16)[:].float() + second.pictures(16)[:].float()) / 2 / 255
         torch.testing.assert_close(pixels_of_pair(model, task.pairs[pair]), mean)
-        torch.testing.assert_close(encoded.pairs[pair].features, model.features(mean))
+        torch.testing.assert_close(encoded.pairs[pair].features, model.activations(mean))
 
 
 class Damaged(ArrayReader):

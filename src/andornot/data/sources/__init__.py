@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from torch import Tensor
+
 from ...errors import unknown
 from ..errors import DataError
 from ..imageset import ImageSet
@@ -46,11 +48,14 @@ SOURCES: Final[dict[str, Source]] = {
 }
 
 
-def open_images(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet:
+def open_images(
+    spec: str | os.PathLike[str], split: str | None = None, *, transform: Callable[[Tensor], Any] | None = None
+) -> ImageSet:
     """The pictures that a spec names: `digits`, `voc:PATH?years=2007`, or a bare path, which is recognised.
 
     `split` is a part of the set, such as `train` or `test`; without it the set has all parts. The spec may say it
-    too: `mnist:PATH?split=test`. Pictures are read later, when they are asked for.
+    too: `mnist:PATH?split=test`. Pictures are read later, when they are asked for; `images[i]` is then a picture, or
+    what `transform` makes of it, and its label.
     """
     parsed = _parse(os.fspath(spec))
     options = dict(parsed.options)
@@ -72,7 +77,7 @@ def open_images(spec: str | os.PathLike[str], split: str | None = None) -> Image
         raise DataError(f"{name} needs a path: {name}:PATH")
     else:
         images = source.open(path, split, **values)
-    images.source = name
+    images.source, images.transform = name, transform
     return images
 
 

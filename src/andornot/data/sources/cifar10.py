@@ -34,12 +34,16 @@ def open_cifar10(path: Path, split: str | None = None) -> ImageSet:
             f"{path}: no CIFAR-10; expected data_batch_1 … data_batch_5 and test_batch, or train/CLASS/*.png"
         )
     check_split(split, tuple(batches), path)
-    pixels, classes, names = [], [], []
+    pixels, classes = [], []
+    names: list[str] = []
+    parts = {}
     for part in batches if split is None else [split]:
         read = [_read_binary(file) if file.suffix == ".bin" else _read_pickle(file) for file in batches[part]]
         pixels += [batch_pixels for batch_pixels, _ in read]
         classes += [batch_classes for _, batch_classes in read]
-        names += [f"cifar10/{part}/{index}" for index in range(sum(len(batch) for batch, _ in read))]
+        count = sum(len(batch) for batch, _ in read)
+        parts[part] = range(len(names), len(names) + count)
+        names += [f"cifar10/{part}/{index}" for index in range(count)]
     return ImageSet(
         ArrayReader(np.concatenate(pixels).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)),
         names,
@@ -47,6 +51,7 @@ def open_cifar10(path: Path, split: str | None = None) -> ImageSet:
         class_names=CLASS_NAMES,
         split=split,
         splits=tuple(batches),
+        parts=parts,
     )
 
 

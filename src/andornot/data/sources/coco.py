@@ -24,11 +24,13 @@ def open_coco(path: Path, split: str | None = None) -> ImageSet:
     names: dict[int, str] = {}
     paths: list[str] = []
     boxes: list[list[Box]] = []
+    parts = {}
     for part in files if split is None else [split]:
         part_names, part_paths, part_boxes = _read(path, part, files[part])
         if names and names != part_names:
             raise DataError(f"{files[part]}: its categories differ from those of the other splits; choose one split")
         names = part_names
+        parts[part] = range(len(paths), len(paths) + len(part_paths))
         paths += part_paths
         boxes += part_boxes
     if not paths:
@@ -41,6 +43,7 @@ def open_coco(path: Path, split: str | None = None) -> ImageSet:
         boxes=boxes,
         split=split,
         splits=tuple(files),
+        parts=parts,
     )
 
 

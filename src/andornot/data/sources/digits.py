@@ -33,8 +33,9 @@ def open_digits(split: str | None = None) -> ImageSet:
         channels=1,
         split=split,
         splits=SPLITS,
+        parts={name: np.flatnonzero(for_test == (name == "test")) for name in SPLITS},
     )
-    return images if split is None else images.subset(np.flatnonzero(for_test == (split == "test")))
+    return images if split is None else images.subset(images.parts[split])
 
 
 @cache

@@ -19,10 +19,10 @@ _SPLIT_FOLDER: Final = re.compile(r"(train|training|val|valid|validation|test|te
 def open_imagefolder(path: Path, split: str | None = None) -> ImageSet:
     """The pictures in `PATH/CLASS/` or `PATH/SPLIT/CLASS/`, at any depth; classes are sorted by name."""
     check_folder(path)
-    parts = split_folders(path)
-    check_split(split, tuple(parts), path)
-    tops = [path] if not parts else [top for name, folders in parts.items() if split in (None, name) for top in folders]
-    every_top = [path] if not parts else [top for folders in parts.values() for top in folders]
+    tops_of = split_folders(path)
+    check_split(split, tuple(tops_of), path)
+    chosen = {name: tops for name, tops in tops_of.items() if split in (None, name)} or {"": [path]}
+    every_top = [top for tops in tops_of.values() for top in tops] or [path]
     class_names = sorted({folder.name for top in every_top for folder in _subfolders(top)})
     if not class_names:
         raise DataError(
@@ -30,15 +30,26 @@ def open_imagefolder(path: Path, split: str | None = None) -> ImageSet:
         )
     paths: list[str] = []
     classes: list[int] = []
-    for top in tops:
-        for folder in _subfolders(top):
+    parts = {}
+    for part, tops in chosen.items():
+        start = len(paths)
+        for folder in (folder for top in tops for folder in _subfolders(top)):
             found = find_pictures(folder)
             paths += found
             classes += [class_names.index(folder.name)] * len(found)
+        parts[part] = range(start, len(paths))
     if not paths:
         raise DataError(f"{path}: the class folders have no picture in them")
     labels = multi_hot(np.array(classes), len(class_names))
-    return ImageSet(FileReader(paths), paths, labels=labels, class_names=class_names, split=split, splits=tuple(parts))
+    return ImageSet(
+        FileReader(paths),
+        paths,
+        labels=labels,
+        class_names=class_names,
+        split=split,
+        splits=tuple(tops_of),
+        parts=parts if tops_of else None,
+    )
 
 
 def split_folders(path: Path) -> dict[str, list[Path]]:

@@ -26,11 +26,14 @@ def open_mnist(path: Path, split: str | None = None) -> ImageSet:
         expected = f"{path / 'train-images-idx3-ubyte.gz'} and {path / 'train-labels-idx1-ubyte.gz'}"
         raise DataError(f"{path}: no idx files of MNIST; expected {expected}, or without .gz")
     check_split(split, splits, path)
-    pixels, classes, names = [], [], []
+    pixels, classes = [], []
+    names: list[str] = []
+    parts = {}
     for part in splits if split is None else [split]:
         part_pixels, part_classes = _read_part(path, part)
         pixels.append(part_pixels)
         classes.append(part_classes)
+        parts[part] = range(len(names), len(names) + len(part_pixels))
         names += [f"mnist/{part}/{index}" for index in range(len(part_pixels))]
     every_class = np.concatenate(classes)
     count = max(10, int(every_class.max()) + 1)
@@ -42,6 +45,7 @@ def open_mnist(path: Path, split: str | None = None) -> ImageSet:
         channels=1,
         split=split,
         splits=splits,
+        parts=parts,
     )
 
 

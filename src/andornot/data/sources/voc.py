@@ -43,13 +43,16 @@ def open_voc(
     splits = [name for name in SPLITS if any(_list_file(root, name).is_file() for root in chosen.values())]
     check_split(split, splits, f"{path} ({', '.join(chosen)})")
     paths: list[str] = []
+    splits_of: dict[str, set[str]] = {}
     annotations: list[Annotation | None] = []
     for root in chosen.values():
         if split is not None and not _list_file(root, split).is_file():
             continue
         lists = _class_lists(root, difficult)
+        members = {name: set(_picture_names(root, [name])) for name in splits}
         for picture in _picture_names(root, [split] if split else splits):
             paths.append(str(root / "JPEGImages" / f"{picture}.jpg"))
+            splits_of[paths[-1]] = {name for name, pictures in members.items() if picture in pictures}
             file = root / "Annotations" / f"{picture}.xml"
             annotations.append(read_annotation(file, difficult) if file.is_file() else lists.get(picture))
     if not paths:
@@ -67,6 +70,7 @@ def open_voc(
         boxes=boxes if any(boxes) else None,
         split=split,
         splits=splits,
+        parts={name: [number for number, file in enumerate(paths) if name in splits_of[file]] for name in splits},
     )
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...data import Box, ImageSet
-from ...data.resizing import Fit, square
+from ...data.resizing import Fit
 from ...model import Model
 from ..metrics.intervals import Interval, wilson
 
@@ -88,9 +88,7 @@ def crop_degrees(model: Model, images: ImageSet, degrees: Tensor, features: Mapp
     return CropDegrees(pairs, torch.cat(measured))
 
 
-def _find_pairs(
-    model: Model, images: ImageSet, features: Mapping[int, int]
-) -> Iterator[tuple[Pair, list[Image.Image]]]:
+def _find_pairs(model: Model, images: ImageSet, features: Mapping[int, int]) -> Iterator[tuple[Pair, list[Tensor]]]:
     """The pictures with boxes of exactly two classes that can be cut apart, in order, and their crops."""
     if images.boxes is None or images.labels is None:
         return
@@ -106,9 +104,9 @@ def _find_pairs(
             yield pair, cut_out(picture, pair, model)
 
 
-def cut_out(picture: Image.Image, pair: Pair, model: Model) -> list[Image.Image]:
-    """The two crops, at the size of the model's pictures."""
-    return [square(picture.crop(_whole_pixels(crop)), model.size, model.recipe.fit) for crop in pair.crops]
+def cut_out(picture: Image.Image, pair: Pair, model: Model) -> list[Tensor]:
+    """The two crops, as the model takes them."""
+    return [model.preprocess(picture.crop(_whole_pixels(crop))) for crop in pair.crops]
 
 
 def cut_apart(

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ...data import ImageSet, Pictures
-from ...data.decoding import to_tensor
 from ...model import Model
 from ..errors import EvaluationError
 from ..metrics.intervals import bootstrap
@@ -70,7 +69,7 @@ def degrees_outcome(
             raise EvaluationError(f"{name}={value}: at least 1 must be shown")
     pictures = images.pictures(model.size, model.recipe.fit, progress=progress is not False)
     images = images.subset(pictures.kept)
-    pooled = model.features(pictures, progress=progress)
+    pooled = model.activations(pictures, progress=progress)
     degrees = torch.cat([model.represent(block).degrees for block in torch.split(pooled, _BLOCK)])
     labels = torch.zeros(len(images), 0, dtype=torch.bool) if images.labels is None else images.labels
     chosen_on, held_out = halves(len(images), seed)
@@ -251,7 +250,7 @@ def _example(material: _Material, measured: CropDegrees, row: int, features: Map
     """A picture, its crops, and the degrees of both features in each."""
     pair, (first, second) = measured.pairs[row], measured.degrees[row].tolist()
     names = [material.images.class_names[number] for number in pair.classes]
-    crops = [to_tensor(crop) for crop in cut_out(material.images.read(pair.number), pair, material.model)]
+    crops = cut_out(material.images.read(pair.number), pair, material.model)
     bars = [f"{name}\n(feature {features[number]})" for name, number in zip(names, pair.classes, strict=True)]
     # What is the second feature's own crop is the last picture.
     degrees = dict(zip(bars, [first, [second[0], second[2], second[1]]], strict=True))

@@ -15,7 +15,7 @@ def knn_outcome(model: Model, train: ImageSet, test: ImageSet, *, k: int = 20, t
     check_sets(train, test, one_class_each=True)
     known, new = (images.pictures(model.size, model.recipe.fit) for images in (train, test))
     classes, new_classes = classes_of(known, "training"), classes_of(new, "test")
-    features, new_features = model.features(known), model.features(new)
+    features, new_features = model.activations(known), model.activations(new)
     compared = {
         "backbone features": (features, new_features),
         "possession degrees": (model.represent(features).degrees, model.represent(new_features).degrees),

@@ -47,6 +47,10 @@ DIFFICULT: Final = (
 )
 
 
+Shared = dict[tuple[str, str, int], Tensor]
+"""Features `(n, width)` by digest of the backbone, part of the data, and size of the pictures."""
+
+
 class MultilabelSettings(LayerSettings):
     """How the layer is trained, and which average precision is taken.
 
@@ -94,10 +98,12 @@ def multilabel_evaluation(
     test: ImageSet,
     settings: MultilabelSettings = MultilabelSettings(),  # noqa: B008 - frozen
     *,
+    shared: Shared | None = None,
     progress: bool | None = None,
 ) -> MultilabelResult:
     """Trains a linear layer on `train` to tell for each class whether a picture shows it, and ranks `test` with it.
 
+    `shared` is filled with features, and used by the next model with the same backbone, on the same pictures.
     `progress`: whether to show bars; by default when it takes long.
     """
     check_sets(train, test)
@@ -107,7 +113,12 @@ def multilabel_evaluation(
     new = evaluation_pictures(model, test, _FIT, progress)
     reader = Reader(model, settings.reads)
     with frozen(model) as digest:
-        inputs = _inputs(reader, known, settings, generator, progress)
+        seen = _Centres(reader, digest, {} if shared is None else shared, progress)
+        inputs = (
+            _crops(reader, known, settings, generator, progress)
+            if cropped
+            else cached_inputs(seen.of("training", known)[None])
+        )
         layer = new_layer(reader, len(known.class_names), generator)
         train_layer(
             layer,
@@ -122,7 +133,7 @@ def multilabel_evaluation(
             generator,
             progress=progress,
         )
-        features = reader.of_centres(new, torch.arange(len(new)), progress)
+        features = seen.of("test", new)
     scores: Tensor = layer(features).detach().cpu()
     precision = mean_average_precision(scores, _truth(new), settings.variant)
     protocol = {
@@ -208,7 +219,22 @@ def _training_pictures(model: Model, images: ImageSet, progress: bool | None) ->
     return images.pictures(round(model.size * CROP_SIDES[0] / VIEW_SIDE), _FIT, progress=progress is not False)
 
 
-def _inputs(
+class _Centres:
+    """What the layer reads of whole pictures, with the backbone's features computed once for all that share it."""
+
+    def __init__(self, reader: Reader, digest: str, shared: Shared, progress: bool | None) -> None:
+        self._reader, self._digest, self._shared, self._progress = reader, digest, shared, progress
+
+    def of(self, part: str, pictures: Pictures) -> Tensor:
+        """`(n, width)` of all pictures of that part."""
+        key = (self._digest, part, pictures.size)
+        if key not in self._shared:
+            everything = torch.arange(len(pictures))
+            self._shared[key] = self._reader.pooled_centres(pictures, everything, self._progress)
+        return self._reader.of_features(self._shared[key])
+
+
+def _crops(
     reader: Reader,
     pictures: Pictures,
     settings: MultilabelSettings,
@@ -218,9 +244,7 @@ def _inputs(
     crops = ScaleCrops(reader.model.size)
     if not settings.cached:
         return fresh_inputs(reader, Originals(pictures), crops)
-    if settings.cached_views:
-        return cache_views(reader, pictures, crops, settings.cached_views, generator, progress)
-    return cached_inputs(reader.of_centres(pictures, torch.arange(len(pictures)), progress)[None])
+    return cache_views(reader, pictures, crops, settings.cached_views, generator, progress)
 
 
 def _truth(pictures: Pictures) -> Tensor:

@@ -12,17 +12,16 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ...data import ImageSet, Pictures
-from ...data.originals import Originals
+from ...data.originals import Originals, with_margin
 from ...data.resizing import Fit
 from ...model import Model
 from ...progress import track
+from ...ssl.backbones import compute_in_parts
 from ...ssl.views import GREY_WEIGHTS
 from ..errors import EvaluationError
 from ..metrics.knn import single_classes
 from .settings import Settings
 
-# Pictures up to this size are taken as they are; of larger ones the centre.
-SMALL: Final = 64
 _BATCH: Final = 128  # pictures that go through the backbone at once where nothing is trained
 
 Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
@@ -109,8 +108,7 @@ def digest(module: nn.Module) -> str:
 
 def evaluation_pictures(model: Model, images: ImageSet, fit: Fit, progress: bool | None) -> Pictures:
     """The pictures, 8/7 of the model's size unless that is small: 256 for 224."""
-    size = model.size if model.size <= SMALL else model.size * 8 // 7
-    return images.pictures(size, fit, progress=progress is not False)
+    return images.pictures(with_margin(model.size), fit, progress=progress is not False)
 
 
 class Reader:
@@ -120,19 +118,31 @@ class Reader:
         self.model, self.reads = model, reads
         self.width = model.backbone.width if reads == "backbone" else model.num_features
 
-    @torch.no_grad()
     def __call__(self, views: Tensor) -> Tensor:
         """`(B, width)` of views `(B, C, size, size)` from 0 to 1."""
-        features: Tensor = self.model.backbone(views.to(self.model.device))
-        return features if self.reads == "backbone" else self.model.represent(features).degrees
+        return self.of_features(self._pooled(views))
+
+    def of_features(self, pooled: Tensor) -> Tensor:
+        """`(B, width)` of pooled features of the backbone."""
+        if self.reads == "backbone":
+            return pooled
+        return torch.cat([self.model.represent(part).degrees for part in torch.split(pooled, _BATCH)])
 
     def of_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
         """`(n, width)` of the centres of the pictures with these numbers `(n,)`, without augmentation."""
+        return self.of_features(self.pooled_centres(pictures, numbers, progress))
+
+    def pooled_centres(self, pictures: Pictures, numbers: Tensor, progress: bool | None) -> Tensor:
+        """The backbone's features of the centres of the pictures with these numbers, whatever the layer reads."""
         margin = (pictures.size - self.model.size) // 2
         inside = slice(margin, margin + self.model.size)
         return _collect(
-            numbers, lambda part: self(take(self.model, pictures, part)[..., inside, inside] / 255), progress
+            numbers, lambda part: self._pooled(take(self.model, pictures, part)[..., inside, inside] / 255), progress
         )
+
+    @torch.no_grad()
+    def _pooled(self, views: Tensor) -> Tensor:
+        return compute_in_parts(self.model.backbone, views.to(self.model.device))
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

@@ -273,5 +273,5 @@ def pixels_of_pair(model: Model, images: ImageSet | Mixture) -> Pictures | Tenso
 
 
 def _encode(model: Model, pictures: Pictures | Tensor, progress: bool | None) -> Encoded:
-    features = model.features(pictures, progress=progress)
+    features = model.activations(pictures, progress=progress)
     return Encoded(features, model.represent(features))

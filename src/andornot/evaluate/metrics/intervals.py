@@ -9,7 +9,6 @@ from statistics import mean, stdev
 from typing import Final
 
 import torch
-from scipy.special import stdtrit  # type: ignore[import-untyped]
 from torch import Tensor
 
 _RESAMPLES: Final = 2000
@@ -47,6 +46,8 @@ def paired_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
     >>> paired_difference([(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)])  # doctest: +ELLIPSIS
     Interval(value=0.2, low=-0.048..., high=0.448...)
     """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to load, and few need it
+
     differences = [first - second for first, second in pairs]
     count, centre = len(differences), mean(differences)
     reach = float(stdtrit(count - 1, 0.975)) * stdev(differences) / count**0.5

@@ -65,3 +65,12 @@ class Outcome:
     protocol: Mapping[str, Any]
     sections: Sequence[Section]
     verdict: str = ""
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the summary and all tables."""
+        from ...notebook import tables
+        from .page import shown
+
+        content = [part for section in self.sections for part in section.content if isinstance(part, Table)]
+        texts = [(table, [[shown(cell, table.digits) for cell in row] for row in table.rows]) for table in content]
+        return tables(self.title, [(table.caption, table.columns, rows) for table, rows in texts], self.summary)

@@ -123,7 +123,7 @@ def _table(table: Table) -> dict[str, Any]:
         "rows": [
             [
                 {
-                    "text": _shown(cell, table.digits),
+                    "text": shown(cell, table.digits),
                     "href": cell.href if isinstance(cell, Link) else None,
                     "class": kind,
                     "best": figure is not None and _rounded(cell, table.digits) == figure,
@@ -171,15 +171,16 @@ def _rounded(cell: Cell, digits: int) -> float | None:
     return round(float(figure), digits) if isinstance(figure, Real) and math.isfinite(figure) else None
 
 
-def _shown(cell: Cell, digits: int) -> str:
+def shown(cell: Cell, digits: int) -> str:
+    """A cell as people read it."""
     if cell is None or isinstance(cell, str):
         return cell or ""
     if isinstance(cell, Link):
         return cell.text
     if isinstance(cell, Spread):
-        return f"{_shown(cell.mean, digits)} ± {_shown(cell.deviation, digits)}"
+        return f"{shown(cell.mean, digits)} ± {shown(cell.deviation, digits)}"
     if isinstance(cell, Interval):
-        return f"{_shown(cell.value, digits)} ({_shown(cell.low, digits)} to {_shown(cell.high, digits)})"
+        return f"{shown(cell.value, digits)} ({shown(cell.low, digits)} to {shown(cell.high, digits)})"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, Integral):

@@ -22,7 +22,8 @@ from torch import Tensor
 from ...files import write_atomically
 from ...progress import track
 from ..filters import Selection
-from ..vectors import DERIVED, Vectors
+from ..layout import DERIVED
+from ..vectors import Vectors
 from .exact import Exact
 from .reduction import Reduction, best_reduction, sample_queries
 

@@ -22,7 +22,8 @@ from torch import Tensor
 from ...files import write_text
 from ...progress import track
 from ..errors import GalleryError
-from ..filters import Conditions, Selection, label_of
+from ..filters import Conditions, Selection, resolve
+from ..paths import label_of
 from ..vectors import Vectors
 from .exact import Exact
 from .milvus_connection import Address, Connection
@@ -65,7 +66,7 @@ class Milvus:
     def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """As `Engine.search`. What Milvus cannot give, as few pass or very many are asked for, is compared here."""
         where = selection.where
-        expression = "" if where is None else _expression(where.resolve(self._snapshot))
+        expression = "" if where is None else _expression(resolve(where, self._snapshot))
         self._check()
         top = min(top, len(self._snapshot))
         asked = top + SPARE

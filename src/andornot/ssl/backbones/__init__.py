@@ -1,4 +1,4 @@
-"""Networks that turn pictures into pooled features, behind one interface.
+"""Networks that turn pictures into pooled activations, behind one interface.
 
 >>> import torch
 >>> backbone = build_backbone("resnet18", stem="cifar")
@@ -7,7 +7,14 @@ torch.Size([2, 512])
 """
 
 from .backbone import Backbone, wrap_backbone
-from .inference import optimise_for_inference
+from .inference import compute_in_parts, optimise_for_inference
 from .registry import backbone_names, build_backbone
 
-__all__ = ["Backbone", "backbone_names", "build_backbone", "optimise_for_inference", "wrap_backbone"]
+__all__ = [
+    "Backbone",
+    "backbone_names",
+    "build_backbone",
+    "compute_in_parts",
+    "optimise_for_inference",
+    "wrap_backbone",
+]

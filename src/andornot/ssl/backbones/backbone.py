@@ -15,7 +15,7 @@ CIFAR10_STD: Final = (0.2470, 0.2435, 0.2616)
 
 
 class Backbone(nn.Module):
-    """Pictures in, pooled features out: `(B, C, H, W)` with values from 0 to 1 -> `(B, width)`.
+    """Pictures in, pooled activations out: `(B, C, H, W)` with values from 0 to 1 -> `(B, width)`.
 
     It normalises pictures itself, and repeats grey ones for a network that wants colour. `size` is the side of the
     pictures that the network is meant for; most take others as well. `config` rebuilds it without its weights:
@@ -52,7 +52,7 @@ class Backbone(nn.Module):
         self._shift: Tensor
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Pooled features `(B, width)` of pictures `(B, C, H, W)`, floats from 0 to 1."""
+        """Pooled activations `(B, width)` of pictures `(B, C, H, W)`, floats from 0 to 1."""
         return _pooled(self.network(self.normalise(pictures)))
 
     def normalise(self, pictures: Tensor) -> Tensor:
@@ -88,15 +88,17 @@ def wrap_backbone(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Backbone:
-    """Any network as a backbone: one that returns features `(B, width)`, or a map `(B, width, h, w)` to average.
+    """Any network as a backbone: one that returns activations `(B, width)`, or a map `(B, width, h, w)` to average.
 
     `width=None` is found by running it once on an empty picture. Without `mean` and `std` the network sees pictures
-    from 0 to 1 as they are. It cannot be rebuilt from its `config`: its code is yours.
+    from 0 to 1 as they are. It cannot be rebuilt from its `config`: its code is yours. A backbone stays what it is.
 
     >>> backbone = wrap_backbone(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), size=32)
     >>> backbone.name, backbone.width
     ('module:Sequential', 8)
     """
+    if isinstance(module, Backbone):
+        return module
     backbone = Backbone(
         module,
         name=f"module:{type(module).__name__}",
@@ -112,25 +114,25 @@ def wrap_backbone(
 
 @torch.no_grad()
 def found_width(backbone: Backbone) -> int:
-    """The width of a backbone's features, by a dry run that leaves no trace in it."""
+    """The width of a backbone's activations, by a dry run that leaves no trace in it."""
     modes = [(module, module.training) for module in backbone.modules()]
     example = next(backbone.parameters(), backbone._scale)
     try:
-        features: Tensor = backbone.eval()(example.new_zeros(1, backbone.channels, backbone.size, backbone.size))
-        return features.shape[1]
+        activations: Tensor = backbone.eval()(example.new_zeros(1, backbone.channels, backbone.size, backbone.size))
+        return activations.shape[1]
     finally:
         for module, mode in modes:
             module.training = mode
 
 
-def _pooled(features: Tensor) -> Tensor:
-    if features.ndim == 4:
-        return features.mean((2, 3))
-    if features.ndim != 2:
+def _pooled(activations: Tensor) -> Tensor:
+    if activations.ndim == 4:
+        return activations.mean((2, 3))
+    if activations.ndim != 2:
         raise BackboneError(
-            f"a backbone's network must return features (B, width) or (B, width, h, w), got {tuple(features.shape)}"
+            f"a backbone's network returns activations (B, width) or (B, width, h, w), got {tuple(activations.shape)}"
         )
-    return features
+    return activations
 
 
 def _one_a_channel(values: Sequence[float], channels: int) -> tuple[float, ...]:

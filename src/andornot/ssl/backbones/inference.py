@@ -1,4 +1,4 @@
-"""A copy of a backbone that computes the same features faster, for encoding pictures."""
+"""A copy of a backbone that computes the same activations faster, for encoding pictures."""
 
 import copy
 from typing import Any, Final
@@ -15,7 +15,7 @@ _TOLERANCE: Final = 1e-4
 def optimise_for_inference(backbone: Backbone) -> Backbone:
     """A copy in eval mode, without gradients, with batch norms folded into the layers before them.
 
-    The features are the same to 1e-4 (relative). The names of the weights are not: save the original.
+    The activations are the same to 1e-4 (relative). The names of the weights are not: save the original.
 
     >>> from andornot.ssl.backbones import build_backbone
     >>> backbone = build_backbone("conv5", channels=1).eval()
@@ -81,3 +81,16 @@ def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
         for handle in hooks:
             handle.remove()
     return [pair for pair in pairs if all(calls[name] == 1 for name in pair)]
+
+
+# The first activations of that many pixels are about 25 MB. An allocator gives larger ones back to the system, and the
+# network then waits for fresh memory: an EfficientNet-Lite0 is half as fast with 128 pictures at 224 as with 16.
+_PIXELS_AT_ONCE: Final = 16 * 224 * 224
+
+
+def compute_in_parts(network: nn.Module, pictures: Tensor) -> Tensor:
+    """What `network(pictures)` gives for pictures `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
+    if pictures.device.type != "cpu":
+        return torch.as_tensor(network(pictures))
+    count = max(1, _PIXELS_AT_ONCE // pictures.shape[-2:].numel())
+    return torch.cat([network(part) for part in torch.split(pictures, count)])

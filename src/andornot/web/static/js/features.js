@@ -13,7 +13,7 @@ const PAGE = 60;
 const SORTS = { spread: "those that differ most between pictures", mean: "those that most pictures have" };
 
 const LEAD =
-  "A picture is described by features that were learned without labels, so they have no names. Look at the pictures " +
+  "A picture is described by features that nobody named: no labels of yours were used. Look at the pictures " +
   "that show one most, and you often see what it is.";
 
 const grid = makeGrid("Pictures that show this feature most");

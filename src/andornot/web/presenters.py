@@ -10,31 +10,31 @@ from ..data.decoding import measure
 from ..errors import printable
 from ..gallery import GalleryError, Hit, Where
 from ..gallery.browsing import BINS, Browser, Order
-from ..gallery.database import Picture as Record
-from ..gallery.filters import label_of
+from ..gallery.paths import label_of
+from ..gallery.records import Picture as Record
 from ..logic.distance import SCORES
 from ..logic.operators import LOGICS
 from ..version import __version__
-from . import answers
+from . import schemas
 from .problems import RequestError
 from .thumbnails import version_of
 
 _STRONGEST: Final = 12
 
 
-def tell_gallery(browser: Browser, name: str) -> answers.GalleryAnswer:
+def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
     """The gallery as a whole."""
     order = browser.positions(Where(), "taken")
-    return answers.GalleryAnswer(
+    return schemas.GalleryAnswer(
         name=printable(name),
         pictures=len(browser),
-        broken=len(browser.snapshot.broken),
+        broken=browser.broken,
         features=browser.model.num_features,
         values=browser.model.num_values,
         scores=list(SCORES),
         logics=list(LOGICS),
-        labels=[answers.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
-        taken=answers.Period(from_=_time(browser, int(order[0])), to=_time(browser, int(order[-1])))
+        labels=[schemas.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
+        taken=schemas.Period(from_=_time(browser, int(order[0])), to=_time(browser, int(order[-1])))
         if len(order)
         else None,
         version=__version__,
@@ -42,46 +42,46 @@ def tell_gallery(browser: Browser, name: str) -> answers.GalleryAnswer:
     )
 
 
-def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, limit: int) -> answers.PicturesAnswer:
+def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, limit: int) -> schemas.PicturesAnswer:
     """A part of the gallery."""
     try:
         chosen = browser.positions(where, order)
     except GalleryError as error:  # a label that there is not, or no date
         raise RequestError(400, str(error)) from None
     shown = chosen[offset : offset + limit].tolist()
-    return answers.PicturesAnswer(
+    return schemas.PicturesAnswer(
         total=len(chosen),
         offset=offset,
         pictures=[_picture(browser, position) for position in shown],
     )
 
 
-def tell_picture(browser: Browser, identity: int, is_owner: bool) -> answers.PictureAnswer:
+def tell_picture(browser: Browser, identity: int, is_owner: bool) -> schemas.PictureAnswer:
     """One picture; only its owner hears where it is."""
     position = find(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
     strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
-    width, height = _size(browser.snapshot.path(position))
-    return answers.PictureAnswer(
+    width, height = _size(browser.path(position))
+    return schemas.PictureAnswer(
         **_picture(browser, position).model_dump(),
-        path=tell_path(browser.snapshot.path(position)) if is_owner else None,
+        path=tell_path(browser.path(position)) if is_owner else None,
         width=width,
         height=height,
         features=[
-            answers.FeatureDegree(feature=feature, degree=float(degrees[feature]), shown_by=shown_by(browser, feature))
+            schemas.FeatureDegree(feature=feature, degree=float(degrees[feature]), shown_by=shown_by(browser, feature))
             for feature in strongest
         ],
     )
 
 
-def tell_features(browser: Browser, order: str, offset: int, limit: int) -> answers.FeaturesAnswer:
+def tell_features(browser: Browser, order: str, offset: int, limit: int) -> schemas.FeaturesAnswer:
     """Some of the features, those that differ most between pictures, or that pictures have most of, first."""
     table = browser.features
     by = np.argsort(-(table.spread if order == "spread" else table.mean), kind="stable")
-    return answers.FeaturesAnswer(
+    return schemas.FeaturesAnswer(
         total=len(by),
         features=[
-            answers.Feature(
+            schemas.Feature(
                 feature=feature,
                 mean=float(table.mean[feature]),
                 spread=float(table.spread[feature]),
@@ -92,39 +92,39 @@ def tell_features(browser: Browser, order: str, offset: int, limit: int) -> answ
     )
 
 
-def tell_feature(browser: Browser, feature: int, top: int) -> answers.FeatureAnswer:
+def tell_feature(browser: Browser, feature: int, top: int) -> schemas.FeatureAnswer:
     """One feature."""
     if feature >= browser.model.num_features:
         raise RequestError(404, f"there is no feature {feature}: they go from 0 to {browser.model.num_features - 1}")
     degrees = browser.degrees_of_feature(feature)
     counts, edges = np.histogram(degrees, BINS, (0, 1))
     best = np.argsort(-degrees, kind="stable")[:top].tolist()
-    return answers.FeatureAnswer(
+    return schemas.FeatureAnswer(
         feature=feature,
         mean=float(browser.features.mean[feature]),
         spread=float(browser.features.spread[feature]),
         histogram=[
-            answers.Bin(from_=round(float(low), 4), to=round(float(high), 4), pictures=int(count))
+            schemas.Bin(from_=round(float(low), 4), to=round(float(high), 4), pictures=int(count))
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ],
         pictures=[
-            answers.PictureDegree(**tell_name(browser, position).model_dump(), degree=float(degrees[position]))
+            schemas.PictureDegree(**tell_name(browser, position).model_dump(), degree=float(degrees[position]))
             for position in best
         ],
     )
 
 
-def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
+def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
     """The hits of a search."""
     return [
-        answers.Hit(
+        schemas.Hit(
             **tell_name(browser, browser.position_of_id[hit.id]).model_dump(),
             label=printable(label_of(hit.path)),
             distance=hit.distance,
             taken=hit.taken,
             taken_from=hit.taken_from,
             why=[
-                answers.Reason(
+                schemas.Reason(
                     feature=reason.feature,
                     contribution=reason.contribution,
                     shown_by=[tell_name(browser, browser.position_of_path[path]) for path in reason.shown_by],
@@ -136,7 +136,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[answers.Hit]:
     ]
 
 
-def shown_by(browser: Browser, feature: int) -> list[answers.PictureName]:
+def shown_by(browser: Browser, feature: int) -> list[schemas.PictureName]:
     """The pictures that have most of a feature."""
     return [tell_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
 
@@ -151,16 +151,16 @@ def find(browser: Browser, identity: int) -> int:
 
 def record(browser: Browser, identity: int) -> Record:
     """What the gallery knows of a picture by its id, or a RequestError."""
-    return browser.snapshot.picture(find(browser, identity))
+    return browser.picture(find(browser, identity))
 
 
-def tell_name(browser: Browser, position: int) -> answers.PictureName:
+def tell_name(browser: Browser, position: int) -> schemas.PictureName:
     """What a picture is called."""
-    return answers.PictureName(
-        id=int(browser.snapshot.ids[position]),
+    return schemas.PictureName(
+        id=browser.id(position),
         name=printable(browser.name(position)),
         term=browser.term(position),
-        version=version_of(browser.snapshot.digest(position)),
+        version=version_of(browser.digest(position)),
     )
 
 
@@ -173,12 +173,12 @@ def tell_path(path: str) -> str:
     return path
 
 
-def _picture(browser: Browser, position: int) -> answers.Picture:
-    return answers.Picture(
+def _picture(browser: Browser, position: int) -> schemas.Picture:
+    return schemas.Picture(
         **tell_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
-        taken_from=browser.snapshot.taken_from(position),
+        taken_from=browser.taken_from(position),
     )
 
 

@@ -6,18 +6,31 @@ the last committed row was left by a killed writer, and the next one cuts it off
 
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from torch import Tensor
 
 from .errors import DamagedError
 
 ROWS_PER_FILE: Final = 2**18
+_HALF_MAX: Final = 65_504.0
 _PATTERN: Final = "features-{:04}.bin"
 _NAME: Final = re.compile(r"features-(\d{4,9})\.bin", re.ASCII)
+
+
+def as_rows(features: Tensor) -> np.ndarray:
+    """Features `(n, width)` as they are stored. Everything is computed from these, never from wider ones."""
+    return features.float().clamp(-_HALF_MAX, _HALF_MAX).half().cpu().numpy()
+
+
+def checksum(row: np.ndarray) -> int:
+    """Of one row of features."""
+    return zlib.crc32(row.tobytes())
 
 
 def feature_file(folder: Path, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""A file is examined as one thing: its digest, its pixels and its date are those of the same bytes."""
+"""A file is scanned as one thing: its digest, its pixels and its date are those of the same bytes."""
 
 import io
 import os
@@ -13,9 +13,10 @@ from galleries import contents, photos, pixels, save_picture, tiny_model
 from PIL import Image
 
 from andornot.data.decoding import to_tensor
-from andornot.gallery import Gallery, Summary, Where, examining, indexing
-from andornot.gallery.examining import digest_of, examine_all
-from andornot.gallery.writer import as_rows
+from andornot.gallery import Gallery, Summary, Where, indexing, scanning
+from andornot.gallery.digests import digest_of
+from andornot.gallery.feature_store import as_rows
+from andornot.gallery.scanning import scan_all
 from andornot.model import Model
 
 
@@ -24,8 +25,8 @@ def model() -> Model:
     return tiny_model()
 
 
-def examine(path: Path, model: Model) -> examining.Examined:
-    return next(examine_all([str(path)], model, lambda _: False))
+def scan(path: Path, model: Model) -> scanning.Scanned:
+    return next(scan_all([str(path)], model, lambda _: False))
 
 
 def replace(path: Path, seed: int) -> None:
@@ -40,8 +41,8 @@ def rewrite(path: Path, seed: int) -> None:
     other.unlink()
 
 
-def shows(examined: examining.Examined, seed: int) -> bool:
-    return bool((examined.pixels == to_tensor(Image.fromarray(pixels(seed)))).all())
+def shows(scanned: scanning.Scanned, seed: int) -> bool:
+    return bool((scanned.pixels == to_tensor(Image.fromarray(pixels(seed)))).all())
 
 
 @pytest.mark.parametrize("change", [replace, rewrite])
@@ -59,15 +60,15 @@ def test_a_file_that_changes_meanwhile_keeps_digest_and_pixels_together(
             change(path, 2)
         return digest
 
-    monkeypatch.setattr(examining, "_IN_MEMORY", in_memory)
-    monkeypatch.setattr(examining, "digest_of", digest_then_change)
-    examined = examine(path, model)
-    assert not examined.reason
-    if examined.digest == first:
-        assert shows(examined, 1)
+    monkeypatch.setattr(scanning, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(scanning, "digest_of", digest_then_change)
+    scanned = scan(path, model)
+    assert not scanned.reason
+    if scanned.digest == first:
+        assert shows(scanned, 1)
     else:
-        assert examined.digest == digest_of(path)
-        assert shows(examined, 2)
+        assert scanned.digest == digest_of(path)
+        assert shows(scanned, 2)
 
 
 def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, monkeypatch):
@@ -77,7 +78,7 @@ def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, mon
     before = contents(gallery)
     rewrite(folder / "001.png", 9)
     stamps = iter(range(100))
-    monkeypatch.setattr(examining, "_stamp", lambda _: (next(stamps), 0))
+    monkeypatch.setattr(scanning, "_stamp", lambda _: (next(stamps), 0))
     summary = gallery.update()
     assert summary.broken == {str(folder / "001.png"): "it was changed while it was read"}
     assert gallery.broken == {}
@@ -101,7 +102,7 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
     rows = []
     for content in contents_of:
         (tmp_path / "one.png").write_bytes(content)
-        rows.append(as_rows(model.features([tmp_path / "one.png"], progress=False))[0])
+        rows.append(as_rows(model.activations([tmp_path / "one.png"], progress=False))[0])
     right = {digest_of(content): row for content, row in zip(contents_of, rows, strict=True)}
     stop = threading.Event()
 
@@ -195,7 +196,7 @@ def test_a_gallery_of_version_0_1_says_that_it_does_not_know_until_the_next_inde
     old = Gallery.open(gallery.folder)
     assert {origin for _, origin in dates(old).values()} == {"unknown"}
     assert set(dates(old, after="2019")) == {"camera.webp", "transparent.png", "plain.png"}
-    monkeypatch.setattr(indexing, "examine_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
+    monkeypatch.setattr(indexing, "scan_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
     assert old.update() == Summary(unchanged=3)
     assert {name: origin for name, (_, origin) in dates(old).items()} == {
         "camera.webp": "camera",

@@ -1,20 +1,21 @@
-"""Searches of many askers: those that wait and ask in the same manner are answered by one call of the gallery."""
+"""Searches of many askers: those that wait and ask in the same way are answered by one call of the gallery."""
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ..gallery import GalleryError, Hit, Where
-from ..logic import Formula, FormulaError
-from .answers import FormulaName, SearchAnswer
+from ..gallery import Gallery, GalleryError, Hit, SearchOptions
+from ..gallery.names import Resolved
+from ..logic import Formula, FormulaError, Representation
+from .follower import Follower
 from .formulas import names, read, repeats_names
-from .lanes import Lane
-from .live import Live, Served
+from .presenters import tell_hits, tell_path
 from .problems import BusyError, RequestError
-from .telling import tell_hits, tell_path
+from .schemas import SearchAnswer
 from .uploads import Uploads
+from .worker_pool import WorkerPool
 
 AT_ONCE: Final = 4
 MAX_SECONDS: Final = 30.0
@@ -22,19 +23,6 @@ _TOGETHER: Final = 32
 _WAITING: Final = 128
 _LONG: Final = 0.5
 _TOO_LONG: Final = "the search takes longer than {:.0f} seconds: ask for less, or with semantics=independent"
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How to search: what `Gallery.search` takes beside the formula."""
-
-    top: int
-    score: str = "degrees"
-    semantics: str = "exact"
-    logic: str = "godel"
-    where: Where = field(default_factory=Where)
-    include_queries: bool = False
-    why: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,30 +44,30 @@ class Found:
 @dataclass(eq=False)
 class _Question:
     formula: Formula
-    manner: Manner
+    options: SearchOptions
     answer: asyncio.Future[Found]
 
 
-class Searches:
+class SearchQueue:
     """Makes one call of the gallery after the other: within one, all threads of torch work anyway.
 
     A call that takes long is not waited for: the next one begins beside it. Formulas that may take seconds by
-    themselves have a lane of their own, and nobody waits for them but their askers.
+    themselves have a pool of their own, and nobody waits for them but their askers.
     """
 
-    def __init__(self, live: Live, uploads: Uploads, lane: Lane, demanding: Lane) -> None:
-        self._live, self._uploads, self._lane, self._demanding = live, uploads, lane, demanding
+    def __init__(self, follower: Follower, uploads: Uploads, pool: WorkerPool, demanding: WorkerPool) -> None:
+        self._follower, self._uploads, self._pool, self._demanding = follower, uploads, pool, demanding
         self._waiting: list[_Question] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
 
-    async def ask(self, text: str, manner: Manner) -> Found:
+    async def ask(self, text: str, options: SearchOptions) -> Found:
         """What is found, or the error of this formula alone."""
         formula = read(text)
-        question = _Question(formula, manner, asyncio.get_running_loop().create_future())
+        question = _Question(formula, options, asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(MAX_SECONDS):
-                if manner.semantics == "exact" and repeats_names(formula):
+                if options.semantics == "exact" and repeats_names(formula):
                     await self._answer([question], self._demanding)
                 else:
                     self._enqueue(question)
@@ -98,7 +86,7 @@ class Searches:
 
     async def _answer_all(self) -> None:
         while batch := self._next_batch():
-            call = asyncio.create_task(self._answer(batch, self._lane))
+            call = asyncio.create_task(self._answer(batch, self._pool))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             await asyncio.wait({call}, timeout=_LONG)
@@ -106,17 +94,17 @@ class Searches:
                 await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
 
     def _next_batch(self) -> list[_Question]:
-        """Those that ask in the manner of the first, if anybody asks still."""
+        """Those that ask in the way of the first, if anybody asks still."""
         self._waiting = [question for question in self._waiting if not question.answer.done()]
-        batch = [question for question in self._waiting if question.manner == self._waiting[0].manner][:_TOGETHER]
+        batch = [question for question in self._waiting if question.options == self._waiting[0].options][:_TOGETHER]
         self._waiting = [question for question in self._waiting if question not in batch]
         return batch
 
-    async def _answer(self, batch: Sequence[_Question], lane: Lane) -> None:
+    async def _answer(self, batch: Sequence[_Question], pool: WorkerPool) -> None:
         results: Sequence[Found | Exception]
         try:
             formulas = [question.formula for question in batch]
-            results = await lane.run(self._find_all, formulas, batch[0].manner)
+            results = await pool.run(self._find_all, formulas, batch[0].options)
         except Exception as error:
             results = [error] * len(batch)
         for question, result in zip(batch, results, strict=True):
@@ -127,30 +115,32 @@ class Searches:
             else:
                 question.answer.set_result(result)
 
-    def _find_all(self, formulas: Sequence[Formula], manner: Manner) -> list[Found | Exception]:
+    def _find_all(self, formulas: Sequence[Formula], options: SearchOptions) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
-        served = self._live.current()
+        served = self._follower.current()
         try:
-            total = int(served.browser.mask(manner.where).sum())
+            total = int(served.browser.mask(options.where).sum())
         except GalleryError as error:  # a label that there is not, or no date
             raise RequestError(400, str(error)) from None
-        asked: dict[int, tuple[Formula, list[FormulaName]]] = {}
+        # First, and once for all: an upload may be dropped at any moment.
+        pictures = self._uploads.represent([name for formula in formulas for name in formula.names], served)
+        asked: dict[int, Resolved] = {}
         results: dict[int, Found | Exception] = {}
         for place, formula in enumerate(formulas):
             try:
-                asked[place] = formula, names(formula, served, self._uploads.known(formula.names))
+                asked[place] = served.gallery.resolve(formula, pictures)
             except FormulaError as error:
                 results[place] = error
         begin = time.perf_counter()
-        found = self._search([formula for formula, _ in asked.values()], served, manner)
+        found = _search(list(asked.values()), served.gallery, options, pictures)
         seconds = time.perf_counter() - begin
-        for (place, (formula, mentions)), hits in zip(asked.items(), found, strict=True):
+        for (place, resolved), hits in zip(asked.items(), found, strict=True):
             if isinstance(hits, FormulaError):
                 results[place] = hits
             else:
                 answer = SearchAnswer(
-                    formula=formula.text,
-                    names=mentions,
+                    formula=resolved.formula.text,
+                    names=names(resolved, served.browser),
                     total=total,
                     hits=tell_hits(hits, served.browser),
                     seconds=round(seconds, 6),
@@ -158,12 +148,14 @@ class Searches:
                 results[place] = Found(hits, answer)
         return [results[place] for place in range(len(formulas))]
 
-    def _search(self, formulas: list[Formula], served: Served, manner: Manner) -> list[list[Hit] | FormulaError]:
-        named = [name for formula in formulas for name in formula.names]
-        pictures = self._uploads.represent(named, served)
-        try:
-            return list(served.gallery.search(formulas, **vars(manner), pictures=pictures))
-        except FormulaError as error:
-            if len(formulas) == 1:
-                return [error]
-            return [result for formula in formulas for result in self._search([formula], served, manner)]
+
+def _search(
+    asked: list[Resolved], gallery: Gallery, options: SearchOptions, pictures: Mapping[str, Representation]
+) -> list[list[Hit] | FormulaError]:
+    """The hits of each query, or its error."""
+    try:
+        return list(gallery.search(asked, options=options, pictures=pictures))
+    except FormulaError as error:
+        if len(asked) == 1:
+            return [error]
+        return [result for one in asked for result in _search([one], gallery, options, pictures)]

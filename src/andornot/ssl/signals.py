@@ -1,26 +1,9 @@
-"""What a training changes about its process while it runs: signals, and the smallest numbers of the CPU."""
+"""What a training does with the signals that would end its process: it stops after its step, and is saved."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-import torch
-
-
-@contextmanager
-def without_denormals() -> Iterator[None]:
-    """Sharp targets are full of numbers below 1e-38, with which a CPU computes ten times as slowly.
-
-    Only for the training: the rest of the process keeps the numbers it had.
-    """
-    before = sys.float_info.min / 2 == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
 
 
 class Stop:

@@ -15,7 +15,7 @@ THREADS: Final = "andornot-"  # how the names of all threads of the server begin
 _PATIENCE: Final = 0.3
 
 
-class Lane:
+class WorkerPool:
     """Runs functions in `threads`; with `limit` of them under way or waiting, the next is refused as `BusyError`."""
 
     def __init__(self, name: str, threads: int, limit: int) -> None:

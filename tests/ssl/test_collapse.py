@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from andornot.logic import Representation
-from andornot.ssl.watch import PATIENCE, Health, collapse_warning, measure_health
+from andornot.ssl.collapse import PATIENCE, Health, collapse_warning, measure_health
 
 N, M = 3, 4
 

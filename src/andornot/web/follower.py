@@ -2,22 +2,17 @@
 
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..gallery import Gallery, GalleryError
 from ..gallery.browsing import Browser
-from ..gallery.database import DATABASE
 from ..gallery.errors import LockedError
-from ..gallery.vectors import DERIVED
 from ..model import ModelError
-from .lanes import THREADS
 from .problems import general, log
+from .worker_pool import THREADS
 
 _SECONDS: Final = 1.0
 _PATIENCE: Final = 0.3  # at the end; to read or to derive may take longer, and nobody needs it any more
-
-Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class Served(NamedTuple):
@@ -27,13 +22,12 @@ class Served(NamedTuple):
     browser: Browser
 
 
-class Live:
+class Follower:
     """Follows a gallery between `start` and `stop`."""
 
     def __init__(self, gallery: Gallery) -> None:
-        self._folder = gallery.folder
         self._given = self._latest = gallery
-        self._seen: Signature | None = None
+        self._seen: object = None
         self._served: Served | None = None
         self._trouble: Exception | None = None
         self._stopping = threading.Event()
@@ -42,7 +36,7 @@ class Live:
     @property
     def name(self) -> str:
         """What people may call the gallery: the name of its folder."""
-        return self._folder.name
+        return self._given.folder.name
 
     def current(self) -> Served:
         """The state of now; a RequestError if it cannot be read."""
@@ -63,13 +57,13 @@ class Live:
 
     def look(self) -> None:
         """Reads the gallery if its files are other ones than at the last look."""
-        signature = _signature(self._folder)
-        if signature == self._seen:
+        token = self._given.state_token()
+        if token == self._seen:
             return
         try:
             self._latest = self._latest.refreshed()
             self._served = Served(self._latest, self._latest.browse())
-            self._seen = signature  # as it was before reading: what came since is seen by the next look
+            self._seen = token  # as it was before reading: what came since is seen by the next look
             self._trouble = None
         except LockedError:
             return  # as long as that lasts, the former state is served
@@ -84,18 +78,3 @@ class Live:
             self._given.derive()
         while not self._stopping.wait(_SECONDS):
             self.look()
-
-
-def _signature(folder: Path) -> Signature:
-    """Of the files that every commit changes, and of those that are written when something was derived from it."""
-    derived = sorted(file for file in (folder / DERIVED).glob("*") if file.suffix in (".json", ".safetensors"))
-    return tuple(map(_file_signature, (folder / DATABASE, folder / f"{DATABASE}-wal", *derived)))
-
-
-def _file_signature(file: Path) -> tuple[int, int, int] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    # Readers make an empty log: that is no news.
-    return (status.st_ino, status.st_size, status.st_mtime_ns) if status.st_size else None

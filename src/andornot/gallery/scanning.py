@@ -3,31 +3,28 @@
 The digest, the pixels and the date are those of the same bytes, even if the file is replaced or rewritten meanwhile.
 """
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from torch import Tensor
 
 from ..data import BrokenImageError
-from ..data.decoding import read_photograph, read_taken, to_tensor
+from ..data.decoding import read_photograph, read_taken
 from ..data.loading import default_workers
-from ..data.resizing import square
 from ..files import open_regular
 from ..model import Model
+from .digests import digest_of
 
 _AHEAD: Final = 256  # pictures under way: bounds what waits in memory, and hides that some take longer
 _IN_MEMORY: Final = 32_000_000  # bytes of a file that is read as a whole
-_PART: Final = 2**20
 _TRIES: Final = 3
 
 
-class Examined(NamedTuple):
+class Scanned(NamedTuple):
     """A file: `pixels` for one that must be encoded, `reason` for one that cannot be read.
 
     `taken`: when the picture was taken if the camera noted that (`by_camera`), else when the file was changed last.
@@ -48,13 +45,13 @@ class Examined(NamedTuple):
         return bool(self.reason) and not self.digest and self.size != 0
 
 
-def examine_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], bool]) -> Iterator[Examined]:
+def scan_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], bool]) -> Iterator[Scanned]:
     """Every file in order. What `is_known` by the digest of its content is not decoded."""
-    waiting: deque[Future[Examined]] = deque()
-    with ThreadPoolExecutor(default_workers(), "andornot-examining") as pool:
+    waiting: deque[Future[Scanned]] = deque()
+    with ThreadPoolExecutor(default_workers(), "andornot-scanning") as pool:
         try:
             for path in paths:
-                waiting.append(pool.submit(_examine, path, model, is_known))
+                waiting.append(pool.submit(_scan, path, model, is_known))
                 if len(waiting) > _AHEAD:
                     yield waiting.popleft().result()
             while waiting:
@@ -62,20 +59,6 @@ def examine_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], 
         finally:
             for future in waiting:  # stopped by an error or by Ctrl-C: nobody wants the rest
                 future.cancel()
-
-
-def digest_of(source: str | Path | bytes | BinaryIO) -> bytes:
-    """A hash of a file's content."""
-    if isinstance(source, bytes):
-        return hashlib.blake2b(source, digest_size=16).digest()
-    if isinstance(source, str | Path):
-        with open_regular(source) as file:
-            return digest_of(file)
-    source.seek(0)
-    digest = hashlib.blake2b(digest_size=16)
-    while part := source.read(_PART):
-        digest.update(part)
-    return digest.digest()
 
 
 def date_of(path: str, mtime: float) -> tuple[int, bool] | None:
@@ -90,27 +73,27 @@ class _ChangingError(Exception):
     """A file that somebody writes while it is read."""
 
 
-def _examine(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examined:
+def _scan(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Scanned:
     for _ in range(_TRIES):
         try:
             return _look(path, model, is_known)
         except _ChangingError:
             continue
     # No digest: it is out of reach for now, and the next index tries again.
-    return Examined(path, -1, -1, reason="it was changed while it was read")
+    return Scanned(path, -1, -1, reason="it was changed while it was read")
 
 
-def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examined:
-    seen = Examined(path, -1, -1)
+def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Scanned:
+    seen = Scanned(path, -1, -1)
     try:
         status = os.stat(path)  # noqa: PTH116
-        seen = Examined(path, status.st_size, status.st_mtime_ns)
+        seen = Scanned(path, status.st_size, status.st_mtime_ns)
         if status.st_size == 0:
             raise BrokenImageError(path, "0 bytes")
         with open_regular(path) as file:
             # From here on it is this file, whatever is at the path by now.
             status = os.fstat(file.fileno())
-            seen = Examined(path, status.st_size, status.st_mtime_ns)
+            seen = Scanned(path, status.st_size, status.st_mtime_ns)
             content = file.read() if status.st_size <= _IN_MEMORY else file
             seen = seen._replace(digest=digest_of(content))
             if isinstance(content, bytes) and (status.st_size, status.st_mtime_ns) != _stamp(file):
@@ -126,14 +109,13 @@ def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Examine
         return seen._replace(reason=error.strerror or str(error))
 
 
-def _decoded(seen: Examined, content: bytes | BinaryIO, model: Model, is_known: bool, mtime: float) -> Examined:
+def _decoded(seen: Scanned, content: bytes | BinaryIO, model: Model, is_known: bool, mtime: float) -> Scanned:
     if is_known:
         taken, by_camera = _date(_noted(content), mtime)
         return seen._replace(taken=taken, by_camera=by_camera)
     photograph = read_photograph(content, size=model.size, channels=model.channels)
     taken, by_camera = _date(photograph.taken, mtime)
-    pixels = to_tensor(square(photograph.image, model.size, model.recipe.fit))
-    return seen._replace(pixels=pixels, taken=taken, by_camera=by_camera)
+    return seen._replace(pixels=model.preprocess(photograph.image), taken=taken, by_camera=by_camera)
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:

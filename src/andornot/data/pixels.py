@@ -38,14 +38,28 @@ def as_pixels(item: Any) -> Tensor:
     raise TypeError(f"expected a path, a PIL image, an array or a tensor, got {type(item).__name__}{shape}")
 
 
+def as_picture(pixels: Tensor, given: Tensor | np.ndarray) -> Image.Image:
+    """Pixels `(C, H, W)` for Pillow; `given` is what they were made of, for the error where they are no picture."""
+    floats = as_floats(pixels)
+    if floats.shape[0] not in (1, 3) or not floats.numel():
+        right = "a tensor (1, H, W) or (3, H, W)" if isinstance(given, Tensor) else "an array (H, W) or (H, W, 3)"
+        raise ValueError(f"a picture is {right}, got {tuple(given.shape)}")
+    return Image.fromarray((floats.permute(1, 2, 0).squeeze(-1) * 255).round().to(torch.uint8).cpu().numpy())
+
+
 def as_floats(pixels: Tensor) -> Tensor:
     """Bytes from 0 to 255 as floats from 0 to 1, and such floats as they are."""
+    check_pixels(pixels)
+    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float()
+
+
+def check_pixels(pixels: Tensor) -> None:
+    """A TypeError for what is neither bytes nor floats, and a ValueError for floats outside of 0 to 1."""
     if pixels.dtype == torch.uint8:
-        return pixels.float() / 255
+        return
     if not pixels.is_floating_point():
         raise TypeError(f"pixels are bytes from 0 to 255 or floats from 0 to 1, got {pixels.dtype}")
     check_range(pixels)
-    return pixels.float()
 
 
 def check_range(pixels: Tensor) -> None:
