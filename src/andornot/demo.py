@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import torch
 
 from .data import ImageSet, Pictures, open_images, scenes
-from .evaluate.experiments.retrieval import Protocol
+from .evaluate.experiments.protocol import Protocol
 from .evaluate.experiments.retrieval_report import operability_outcome
 from .evaluate.metrics.knn import knn_accuracy, single_classes
 from .evaluate.report.figures import SearchRow, draw_features, draw_search

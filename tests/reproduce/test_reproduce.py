@@ -22,7 +22,7 @@ from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.compared_operators import CANDIDATES, OPERATORS, PAPER, Operator
-from andornot.evaluate.experiments.retrieval import Protocol
+from andornot.evaluate.experiments.protocol import Protocol
 from andornot.evaluate.experiments.sets import attribution
 from andornot.evaluate.metrics.intervals import paired_difference
 from andornot.evaluate.report.writing import REPORT, RESULT

@@ -14,13 +14,12 @@ from ..data.specs import parse_spec
 from ..evaluate.errors import EvaluationError
 from ..evaluate.report.outcome import Cell, Link, Outcome, Section, Table
 from ..evaluate.report.writing import REPORT, RESULT, plain, write_outcome
+from .catalogue import DEFAULT_SCALE, EXPERIMENTS, Scale
 from .claims import Claim, Verdict, judge
 from .estimate import in_words
-from .experiments import EXPERIMENTS, estimate_seconds, make_plan, reproduce, settings_of
-from .plan import Plan, Scale
+from .experiments import estimate_seconds, make_plan, reproduce, settings_of
+from .plan import Plan
 from .workspace import say
-
-EVERYTHING: Final = "all"
 
 # The sources that an experiment takes, the paper's first; else it takes its embedded pictures.
 _TAKES: Final = {
@@ -40,7 +39,7 @@ def reproduce_all(
     *,
     data: Sequence[str] = (),
     pretrain_data: str | None = None,
-    scale: Scale = "small",
+    scale: Scale = DEFAULT_SCALE,
     seeds: Sequence[str] | None = None,
     changes: Sequence[str] = (),
     protocol: Mapping[str, int] | None = None,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ..evaluate.errors import EvaluationError
 from ..evaluate.experiments.compared_operators import Operator
 from ..ssl.recipe import Recipe, load_recipe
+from .catalogue import Scale
 from .paper import METHODS
-
-Scale = Literal["small", "paper"]
 
 # Ours: few pictures have a feature.
 SPARSE: Final = "logic, sparse prior"

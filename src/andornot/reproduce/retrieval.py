@@ -12,15 +12,8 @@ from ..data import ImageSet, training_part
 from ..evaluate.experiments.compared_operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.experiments.operability import measure_operability
 from ..evaluate.experiments.probing import digest
-from ..evaluate.experiments.retrieval import (
-    EncodedRetrieval,
-    Mixture,
-    Protocol,
-    Retrieval,
-    choose_pictures,
-    encode_retrieval,
-    make_protocol,
-)
+from ..evaluate.experiments.protocol import Protocol, make_protocol
+from ..evaluate.experiments.retrieval import EncodedRetrieval, Mixture, Retrieval, choose_pictures, encode_retrieval
 from ..evaluate.experiments.retrieval_report import draw_hits, retrieval_outcome
 from ..evaluate.experiments.sets import gallery_and_queries
 from ..evaluate.metrics.operability import Measurement, Row, summarise

@@ -13,13 +13,12 @@ from andornot.data.errors import BrokenImageError
 from andornot.data.imageset import multi_hot
 from andornot.data.readers import ArrayReader
 from andornot.evaluate.errors import EvaluationError
+from andornot.evaluate.experiments.protocol import Protocol, option_of
 from andornot.evaluate.experiments.retrieval import (
     Mixture,
-    Protocol,
     Retrieval,
     choose_pictures,
     encode_retrieval,
-    option_of,
     pixels_of_pair,
 )
 from andornot.model import Model

@@ -12,7 +12,8 @@ from squares import CORNERS, small_model, squares
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.compared_operators import DEGREES, OPERATORS, PAPER, Operator
-from andornot.evaluate.experiments.retrieval import Protocol, choose_pictures, encode_retrieval
+from andornot.evaluate.experiments.protocol import Protocol
+from andornot.evaluate.experiments.retrieval import choose_pictures, encode_retrieval
 from andornot.evaluate.experiments.retrieval_report import (
     best_rows,
     draw_hits,

@@ -20,7 +20,8 @@ from ..report.figures import SearchRow, draw_search
 from ..report.outcome import Cell, Outcome, Picture, Section, Table
 from .compared_operators import OPERATORS, Operator, check_operators
 from .operability import NEIGHBOURS, measure_operability
-from .retrieval import EncodedRetrieval, Protocol, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
+from .protocol import Protocol
+from .retrieval import EncodedRetrieval, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each model, by its name."""
