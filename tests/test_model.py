@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from andornot.gallery.examining import examine_all
 from PIL import Image
 from torch import Tensor, nn
 
@@ -20,6 +19,7 @@ from andornot.data import BrokenImageError, decode, open_images
 from andornot.data.decoding import to_tensor
 from andornot.data.exif import ORIENTATION
 from andornot.data.resizing import square
+from andornot.gallery.scanning import scan_all
 from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_network
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import Recipe, make_recipe
@@ -144,7 +144,7 @@ def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels
     plain = image if channels == 3 else image.convert("L")
     expected = to_tensor(square(plain, 28, fit))
     array = np.asarray(plain)
-    (examined,) = examine_all([str(tmp_path / "wide.png")], model, lambda _: False)
+    (scanned,) = scan_all([str(tmp_path / "wide.png")], model, lambda _: False)
     ways = {
         "path": model.preprocess(tmp_path / "wide.png"),
         "bytes": model.preprocess((tmp_path / "wide.png").read_bytes()),
@@ -153,7 +153,7 @@ def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels
         "tensor": model.preprocess(to_tensor(plain)),
         "floats": model.preprocess(to_tensor(plain) / 255),
         "what is preprocessed": model.preprocess(expected),
-        "gallery": examined.pixels,
+        "gallery": scanned.pixels,
     }
     if channels == 3:
         ways["data set"] = open_images(tmp_path).pictures(28, fit)[0]

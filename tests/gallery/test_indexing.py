@@ -296,6 +296,7 @@ def test_odd_names_a_symlink_loop_and_broken_files(tmp_path, model):
     assert summary.added == 8
     assert {Path(path).name for path in summary.broken} == {"empty.jpg", "text.jpg", "cut.png", "pipe.jpg"}
     assert summary.broken[str(folder / "empty.jpg")] == "0 bytes"
+    assert summary.broken[str(folder / "pipe.jpg")] == "not a regular file"
     assert gallery.broken == summary.broken
     again = gallery.update()
     assert (again.unchanged, again.broken, again.is_news) == (8, summary.broken, False)

@@ -43,7 +43,8 @@ Asking = StrPath | Formula | Resolved | int | np.integer[Any] | Representation
 _FEW: Final = 200
 _GROWN: Final = 10
 # What a `create` that was killed leaves. Models of any name are left alone by the next one: they may be somebody's.
-_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal")
+# "identity" is the name of the gallery for Milvus, which the engine may write first.
+_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal", "identity")
 
 
 class Gallery:

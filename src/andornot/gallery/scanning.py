@@ -88,12 +88,12 @@ def _look(path: str, model: Model, is_known: Callable[[bytes], bool]) -> Scanned
     try:
         status = os.stat(path)  # noqa: PTH116
         seen = Scanned(path, status.st_size, status.st_mtime_ns)
-        if status.st_size == 0:
-            raise BrokenImageError(path, "0 bytes")
         with open_regular(path) as file:
             # From here on it is this file, whatever is at the path by now.
             status = os.fstat(file.fileno())
             seen = Scanned(path, status.st_size, status.st_mtime_ns)
+            if status.st_size == 0:
+                raise BrokenImageError(path, "0 bytes")
             content = file.read() if status.st_size <= _IN_MEMORY else file
             seen = seen._replace(digest=digest_of(content))
             if isinstance(content, bytes) and (status.st_size, status.st_mtime_ns) != _stamp(file):

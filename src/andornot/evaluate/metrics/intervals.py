@@ -43,8 +43,8 @@ class Interval:
 def paired_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
     """The mean of first - second, with the 95 % interval of Student's t for that many pairs.
 
-    >>> paired_difference([(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)])  # doctest: +ELLIPSIS
-    Interval(value=0.2, low=-0.048..., high=0.448...)
+    >>> paired_difference([(0.75, 0.5), (1.0, 0.5), (0.75, 0.0)])  # doctest: +ELLIPSIS
+    Interval(value=0.5, low=-0.121..., high=1.121...)
     """
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to load, and few need it
 
