@@ -11,7 +11,7 @@ import pytest
 from andornot import demo
 from andornot.commands.main import main
 from andornot.data import open_images, scenes
-from andornot.evaluate.retrieval import Protocol
+from andornot.evaluate.experiments.protocol import Protocol
 from andornot.gallery import Gallery
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
