@@ -26,7 +26,17 @@ from .plan import Seeds, label
 
 SETTINGS: Final = "settings.json"
 # What the activations of views depend on; with the seed other views are drawn, and new weights where none are given.
-_DECIDING: Final = {"backbone", "backbone_options", "size", "fit", "views", "cached_views", "mixing", "seed"}
+_DECIDING: Final = {
+    "backbone",
+    "backbone_options",
+    "size",
+    "fit",
+    "crops_from",
+    "views",
+    "cached_views",
+    "mixing",
+    "seed",
+}
 
 
 def say(text: str) -> None:
