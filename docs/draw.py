@@ -17,7 +17,7 @@ from andornot import Formula, Gallery, Representation, degree_distance
 from andornot.data import ImageSet, decode, open_images
 from andornot.data.decoding import to_tensor
 from andornot.demo import FEATURES, SCENES, Search, example, index_scenes, pair_searches, scene_files, write_scenes
-from andornot.evaluate.figures import FAINT, INK, PALETTE, SearchRow, draw_features, draw_search
+from andornot.evaluate.report.figures import FAINT, INK, PALETTE, SearchRow, draw_features, draw_search
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"

@@ -58,6 +58,20 @@ def test_imports_point_downward(file):
     assert parts_imported(file) <= MAY_USE[part] | {part}
 
 
+# Of the rooms of `evaluate`: numbers know neither pages nor models, and pages no experiments.
+ROOMS = {"metrics": {"metrics"}, "report": {"metrics", "report"}, "experiments": {"metrics", "report", "experiments"}}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "evaluate").rglob("*/*.py")), ids=lambda f: str(f.relative_to(ROOT)))
+def test_the_rooms_of_evaluate_stand_on_each_other(file):
+    room = file.parent.name
+    text = file.read_text()
+    used = {other for other in ROOMS if f"from ..{other}" in text}
+    assert used <= ROOMS[room]
+    if room == "metrics":
+        assert parts_imported(file) <= {"evaluate", "errors"}
+
+
 def test_the_rule_sees_every_way_to_import(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     (tmp_path / "logic").mkdir()

@@ -11,7 +11,7 @@ import pytest
 from andornot import demo
 from andornot.commands.main import main
 from andornot.data import open_images, scenes
-from andornot.evaluate.retrieval import Protocol
+from andornot.evaluate.experiments.protocol import Protocol
 from andornot.gallery import Gallery
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
@@ -69,7 +69,7 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
 def test_a_second_run_draws_and_encodes_nothing(tmp_path, monkeypatch, capsys):
     demo.show_gallery(tmp_path)
     first = capsys.readouterr().out
-    monkeypatch.setattr(Model, "features", None)
+    monkeypatch.setattr(Model, "activations", None)
     monkeypatch.setattr(scenes, "paint_ground", None)
     demo.show_gallery(tmp_path)
     assert capsys.readouterr().out == first

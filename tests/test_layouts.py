@@ -11,11 +11,11 @@ from squares import small_model
 
 from andornot.commands.main import main
 from andornot.data import open_images, training_part
-from andornot.evaluate import retrieval_report
-from andornot.evaluate.report import RESULT
-from andornot.evaluate.sets import gallery_and_queries, train_and_test
-from andornot.reproduce import searching
-from andornot.reproduce.work import Work
+from andornot.evaluate.experiments import retrieval_report
+from andornot.evaluate.experiments.sets import gallery_and_queries, train_and_test
+from andornot.evaluate.report.writing import RESULT
+from andornot.reproduce import retrieval
+from andornot.reproduce.workspace import Workspace
 
 # Of each split as many as two classes and their pair need.
 THINGS = (*[("dog",)] * 5, *[("cat",)] * 5, *[("dog", "cat")] * 3)
@@ -98,7 +98,7 @@ def quick(monkeypatch):
     """Charts and trainings are tested elsewhere."""
     for name in ("draw_rates", "draw_both_rates", "draw_search"):
         monkeypatch.setattr(retrieval_report, name, lambda *_, **__: Figure((1, 1)))
-    monkeypatch.setattr(Work, "model", lambda _, __, images, ___: small_model(images.channels))
+    monkeypatch.setattr(Workspace, "model", lambda _, __, images, ___: small_model(images.channels))
 
 
 @pytest.fixture
@@ -163,8 +163,8 @@ def test_other_pictures_may_be_pretrained_on(experiment, tmp_path, monkeypatch):
         seen.append(images.names[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Work, "model", note)
-    monkeypatch.setattr(searching, "choose_pictures", lambda *_: None)
+    monkeypatch.setattr(Workspace, "model", note)
+    monkeypatch.setattr(retrieval, "choose_pictures", lambda *_: None)
     data, others = mnist(tmp_path / "mnist"), imagefolder(tmp_path / "folder")
     arguments = ["reproduce", experiment, "--data", data, "--pretrain-data", others, "-o", str(tmp_path / "out")]
     main([*arguments, "--set=size=16"])

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 
 from andornot import Gallery, Representation
-from andornot.evaluate.outcome import Interval, Outcome, Section, Spread, Table
+from andornot.evaluate.metrics.intervals import Interval, Spread
+from andornot.evaluate.report.outcome import Outcome, Section, Table
 from andornot.gallery import Hits
 from andornot.model import Model, new_network
 from andornot.notebook import MOST_TILES

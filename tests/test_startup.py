@@ -57,7 +57,7 @@ def outside_the_standard_library(modules: set[str]) -> set[str]:
     [
         ["--version"],
         ["--help"],
-        *([command, "--help"] for command in ("demo", "pretrain", "index", "search", "serve")),
+        *([command, "--help"] for command in ("demo", "pretrain", "evaluate", "index", "search", "serve")),
     ],
     ids=" ".join,
 )
@@ -65,6 +65,12 @@ def test_help_and_version_load_the_command_line_alone(arguments):
     modules = loaded_by(*arguments)
     assert {name.partition(".")[0] for name in outside_the_standard_library(modules)} == {"andornot"}
     assert not modules & {"asyncio", "multiprocessing", "sqlite3", "xml"}
+
+
+def test_the_experiments_of_the_paper_are_listed_without_torch():
+    modules = loaded_by("reproduce", "--help")
+    assert "pydantic" in modules, "the numbers of a retrieval are the library's"
+    assert not modules & {"torch", "numpy", "PIL", *TOO_HEAVY}
 
 
 def test_importing_the_package_loads_nothing_and_a_name_what_it_needs():

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import torch
 
 from .data import ImageSet, Pictures, open_images, scenes
-from .evaluate.figures import SearchRow, draw_features, draw_search
-from .evaluate.knn import knn_accuracy, single_classes
-from .evaluate.report import REPORT, RESULT, write_outcome
-from .evaluate.retrieval import Protocol
-from .evaluate.retrieval_report import operability_outcome
+from .evaluate.experiments.protocol import Protocol
+from .evaluate.experiments.retrieval_report import operability_outcome
+from .evaluate.metrics.knn import knn_accuracy, single_classes
+from .evaluate.report.figures import SearchRow, draw_features, draw_search
+from .evaluate.report.writing import REPORT, RESULT, write_outcome
 from .gallery import Gallery
 from .gallery.contact_sheet import save_sheet
 from .logic import Formula, Representation, degree_distance

@@ -13,7 +13,7 @@ from torch import nn
 from .data import ImageSet, training_part
 from .data.originals import Originals, open_originals, with_margin
 from .errors import AndornotError
-from .evaluate.knn import knn_accuracy, single_classes
+from .evaluate.metrics.knn import knn_accuracy, single_classes
 from .model import DESCRIPTION, WEIGHTS, Model, new_backbone, new_network
 from .ssl.backbones import Backbone
 from .ssl.batches import ActivationBatches, PictureBatches, cache_activations

@@ -8,7 +8,7 @@ import pytest
 from typed import make_sets, the_line
 
 from andornot.commands.main import main
-from andornot.evaluate import retrieval_report
+from andornot.evaluate.experiments import retrieval_report
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from andornot.commands.main import make_parser
 from andornot.commands.options import add_argument_of
-from andornot.evaluate.multilabel import MultilabelSettings
-from andornot.evaluate.neighbours import knn_outcome
+from andornot.evaluate.experiments.knn import knn_outcome
+from andornot.evaluate.experiments.multilabel import MultilabelSettings
 from andornot.gallery import Gallery, SearchOptions, Where
 from andornot.web.serve import serve
 

@@ -1,14 +1,17 @@
 """What `evaluate` and `reproduce` share: the numbers of a retrieval, and how an outcome is printed."""
 
+from __future__ import annotations
+
 import json
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..evaluate.outcome import Outcome
-from ..evaluate.report import REPORT, plain
-from ..evaluate.retrieval import Protocol, option_of
+from ..evaluate.experiments.protocol import Protocol, option_of
 from .options import default_of
+
+if TYPE_CHECKING:
+    from ..evaluate.report.outcome import Outcome
 
 # The numbers of a `Protocol`; `{}` is what it is by default.
 _NUMBERS: Final = {
@@ -34,7 +37,11 @@ def protocol_changes(options: Namespace) -> dict[str, int]:
 
 def print_outcome(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     """The figures for programs, or a summary and where the report is."""
+    from ..evaluate.report.writing import REPORT, plain
+
     if as_json:
         print(json.dumps(plain(outcome.figures)))
     else:
+        if outcome.verdict:
+            print(outcome.verdict)
         print(f"{outcome.summary}\nThe report is in {folder / REPORT}")

@@ -1,15 +1,19 @@
 """`andornot reproduce`: the paper's experiments."""
 
+from __future__ import annotations
+
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from ..errors import Stopped
-from ..evaluate.outcome import EvaluationError, Outcome
-from ..reproduce import EVERYTHING, EXPERIMENTS, reproduce, reproduce_all
-from ..reproduce.plan import Scale
+from ..evaluate.errors import EvaluationError
+from ..reproduce.catalogue import DEFAULT_SCALE, EVERYTHING, EXPERIMENTS, Scale
 from .experiment import add_protocol, print_outcome, protocol_changes
-from .options import add_argument_of, add_changes, add_json
+from .options import add_changes, add_json
+
+if TYPE_CHECKING:
+    from ..evaluate.report.outcome import Outcome
 
 _LISTED: Final = {
     **{name: experiment.help for name, experiment in EXPERIMENTS.items()},
@@ -43,8 +47,11 @@ def add_options(parser: ArgumentParser) -> None:
         help="labelled pictures (default: embedded ones); for all it may be repeated: each goes where it belongs",
     )
     parser.add_argument("--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)")
-    add_argument_of(
-        reproduce, parser, "--scale", "small: minutes on two cores; paper: as printed", choices=get_args(Scale)
+    parser.add_argument(
+        "--scale",
+        choices=get_args(Scale),
+        default=DEFAULT_SCALE,
+        help="small: minutes on two cores; paper: as printed (default: %(default)s)",
     )
     parser.add_argument(
         "--seeds",
@@ -67,6 +74,8 @@ def run(options: Namespace) -> None:
 
 
 def _reproduce(options: Namespace) -> Outcome:
+    from ..reproduce import reproduce, reproduce_all
+
     how: dict[str, Any] = {
         "pretrain_data": options.pretrain_data,
         "scale": options.scale,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ..evaluate.outcome import Interval
-from .comparison import paired_difference
+from ..evaluate.metrics.intervals import Interval, paired_difference
+from ..evaluate.metrics.operability import CLOSE, Closeness, closeness
 from .paper import BASELINES, PAPERS
 
 Figures = Mapping[str, Any]
@@ -17,8 +17,6 @@ Verdict = Literal["holds", "does not hold", "cannot be judged"]
 
 # The paper's methods with synthesis are within about a point of each other.
 MARGIN: Final = 0.01
-# A rate is close to its reference within this part of what that is above chance.
-CLOSE: Final = 0.2
 _DISTANCE: Final = "cross-entropy"
 
 
@@ -152,16 +150,16 @@ def _row(rows: Sequence[Mapping[str, Any]], query: str) -> Mapping[str, Any]:
 
 
 def _closeness(row: Mapping[str, Any]) -> Verdict:
-    """Whether the mean rate is close to that of the reference, by the interval of their difference."""
-    above = row["reference"] - row["chance"]
-    if row["relative"] is None:
-        return "cannot be judged"
-    low, high, reach = row["shift"]["low"], row["shift"]["high"], CLOSE * above
-    if -reach <= low and high <= reach:
-        return "holds"
-    return "does not hold" if low > reach or high < -reach else "cannot be judged"
+    """Whether the mean rate is close to that of the reference."""
+    above_chance = None if row["relative"] is None else row["reference"] - row["chance"]
+    return _CLOSENESS[closeness(Interval(**row["shift"]), above_chance)]
 
 
+_CLOSENESS: Final[dict[Closeness, Verdict]] = {
+    "close": "holds",
+    "apart": "does not hold",
+    "unclear": "cannot be judged",
+}
 _OPPOSITE: Final[dict[Verdict, Verdict]] = {
     "holds": "does not hold",
     "does not hold": "holds",

@@ -6,8 +6,8 @@ from math import comb
 from typing import Final
 
 from ..data import ImageSet
-from ..evaluate.operators import OPERATORS
-from ..evaluate.retrieval import Protocol
+from ..evaluate.experiments.compared_operators import OPERATORS
+from ..evaluate.experiments.protocol import Protocol
 from ..ssl.recipe import Recipe
 
 # Pictures a second: two views of each through network and heads, forwards and back; heads alone; and views through a

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from ..data import SOURCES, open_images
 from ..data.specs import parse_spec
-from ..evaluate.outcome import Cell, EvaluationError, Link, Outcome, Section, Table
-from ..evaluate.report import REPORT, RESULT, plain, write_outcome
+from ..evaluate.errors import EvaluationError
+from ..evaluate.report.outcome import Cell, Link, Outcome, Section, Table
+from ..evaluate.report.writing import REPORT, RESULT, plain, write_outcome
+from .catalogue import DEFAULT_SCALE, EXPERIMENTS, Scale
 from .claims import Claim, Verdict, judge
 from .estimate import in_words
-from .experiments import EXPERIMENTS, estimate_seconds, make_plan, reproduce, settings_of
-from .plan import Plan, Scale
-from .work import say
-
-EVERYTHING: Final = "all"
+from .experiments import estimate_seconds, make_plan, reproduce, settings_of
+from .plan import Plan
+from .workspace import say
 
 # The sources that an experiment takes, the paper's first; else it takes its embedded pictures.
 _TAKES: Final = {
@@ -39,7 +39,7 @@ def reproduce_all(
     *,
     data: Sequence[str] = (),
     pretrain_data: str | None = None,
-    scale: Scale = "small",
+    scale: Scale = DEFAULT_SCALE,
     seeds: Sequence[str] | None = None,
     changes: Sequence[str] = (),
     protocol: Mapping[str, int] | None = None,
@@ -132,11 +132,11 @@ def _index(results: Mapping[str, Mapping[str, Any]]) -> Outcome:
     claims = [(name, claim) for name, result in results.items() for claim in judge(name, result["figures"])]
     figures = {name: [vars(claim) for of, claim in claims if of == name] for name in results}
     sections = [
-        *(
-            Section(
-                title, _in_words([claim for _, claim in claims if claim.whose == whose]), [_claim_table(claims, whose)]
-            )
-            for whose, title in (("the paper", "The paper's claims"), ("ours", "Ours, which the paper does not make"))
+        Section("The paper's claims", content=[_claim_table(claims, "the paper")]),
+        Section(
+            "Ours, which the paper does not make",
+            _in_words([claim for _, claim in claims if claim.whose == "ours"]),
+            [_claim_table(claims, "ours")],
         ),
         Section("Reports", content=[_report_table(results)]),
     ]

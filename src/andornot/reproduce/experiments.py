@@ -1,93 +1,26 @@
-"""`andornot reproduce`: which experiments there are, and how each is run."""
+"""`andornot reproduce`: how an experiment is planned and run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ..data import source_of, training_part
 from ..errors import unknown
-from ..evaluate.outcome import EvaluationError, Outcome
-from ..evaluate.report import write_outcome
-from ..evaluate.retrieval import option_of
-from ..evaluate.sets import attribution, gallery_and_queries
+from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.compared_operators import Operator, check_operators
+from ..evaluate.experiments.protocol import option_of
+from ..evaluate.experiments.sets import attribution, gallery_and_queries
+from ..evaluate.report.outcome import Outcome
+from ..evaluate.report.writing import write_outcome
+from .catalogue import DEFAULT_SCALE, EXPERIMENTS, Scale
 from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
 from .paper import PAPERS
-from .plan import Plan, Scale, Seeds
-from .searching import degrees, retrieval, retrieval_protocol
-from .tables import ablation, classification, multilabel, multilabel_ablation
-from .work import Work
-
-# Eight things are enough for 28 pairs, each in some 36 of 3,000 pictures.
-_SCENES: Final = "scenes:?count=3000&classes=dog+cat+car+ball+apple+umbrella+balloon+sun"
-# The paper has eight runs for its tables, and says of no other experiment that it was done more than once.
-_ONE: Final[Mapping[Scale, int]] = {"small": 1, "paper": 1}
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """How an experiment runs, on which embedded data unless told, and by which recipes at which scale."""
-
-    run: Callable[[Plan, Work], Outcome]
-    data: str
-    small: str
-    paper: str
-    help: str
-    seeds: Mapping[Scale, int]
-
-
-EXPERIMENTS: Final = {
-    "classification": Experiment(
-        classification,
-        "digits",
-        "thumbnails",
-        "cifar10-paper",
-        "Table 1: linear evaluation of the four methods",
-        {"small": 5, "paper": 8},
-    ),
-    "multilabel": Experiment(
-        multilabel,
-        _SCENES,
-        "photos-frozen",
-        "imagenet100-paper",
-        "Table 2: mAP of one linear layer for the four methods",
-        {"small": 3, "paper": 8},
-    ),
-    "degrees": Experiment(degrees, _SCENES, "photos-frozen", "imagenet100-paper", "what each feature stands for", _ONE),
-    "mnist-retrieval": Experiment(
-        retrieval,
-        "digits",
-        "mnist",
-        "mnist-paper",
-        "search digits with OR, AND and NOT, over all pairs of classes",
-        _ONE,
-    ),
-    "voc-retrieval": Experiment(
-        retrieval, "", "photos-frozen", "voc-paper", "the same on photos with one or two things", _ONE
-    ),
-    "scenes-retrieval": Experiment(
-        retrieval, _SCENES, "photos-frozen", "voc-paper", "the same on drawn scenes, where every label is exact", _ONE
-    ),
-    "ablation": Experiment(
-        ablation,
-        "digits",
-        "thumbnails",
-        "cifar10-paper",
-        "the lower half of Table 1: N × M at constant N·M; α and β",
-        {"small": 3, "paper": 8},
-    ),
-    "multilabel-ablation": Experiment(
-        multilabel_ablation,
-        _SCENES,
-        "photos-frozen",
-        "imagenet100-paper",
-        "the lower half of Table 2: N × M at constant N·M",
-        {"small": 3, "paper": 8},
-    ),
-}
+from .plan import Plan, Seeds
+from .retrieval import retrieval_protocol
+from .workspace import Workspace
 
 
 def reproduce(
@@ -96,22 +29,24 @@ def reproduce(
     *,
     data: str | None = None,
     pretrain_data: str | None = None,
-    scale: Scale = "small",
+    scale: Scale = DEFAULT_SCALE,
     seeds: int | Sequence[str] | None = None,
     changes: Sequence[str] = (),
     protocol: Mapping[str, int] | None = None,
+    operators: Sequence[Operator] | None = None,
     command: str | None = None,
 ) -> Outcome:
     """Trains what the experiment needs, measures, and writes `result.json` and `report.html` into the folder.
 
     `seeds` is the number of runs of each model, or texts such as `["1", "logic=3"]`. `changes` are `key=value` for the
-    recipe, `protocol` is what differs from the retrieval protocol of the scale.
+    recipe, `protocol` is what differs from the retrieval protocol of the scale; `operators` are compared instead of
+    ours, as in `[*PAPER, mine]`, and what was measured is known by their names.
     Stopped and called again with the same settings, it goes on where it was.
     """
-    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {})
+    plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {}, operators)
     start = time.perf_counter()
-    work = Work(folder, plan.settings())
-    outcome = EXPERIMENTS[experiment].run(plan, work)
+    workspace = Workspace(folder, plan.settings())
+    outcome = EXPERIMENTS[experiment].run(plan, workspace)
     settings = {
         **settings_of(plan),
         **attribution(plan.data),
@@ -137,7 +72,7 @@ def estimate_seconds(plan: Plan) -> float:
     runs = {name: len(plan.seeds.of(name)) for name in recipes}
     seconds = features_seconds(plan.recipe({}), pictures)
     seconds += sum(training_seconds(recipe, pictures, runs[name]) for name, recipe in recipes.items())
-    if EXPERIMENTS[plan.experiment].run is not retrieval:
+    if not EXPERIMENTS[plan.experiment].searches:
         return seconds + probe_seconds(pictures, sum(runs.values()))
     gallery, _ = gallery_and_queries(plan.data)
     return seconds + search_seconds(gallery, retrieval_protocol(plan), sum(runs.values()))
@@ -151,6 +86,7 @@ def make_plan(
     seeds: int | Sequence[str] | None,
     changes: Sequence[str],
     protocol: Mapping[str, int],
+    operators: Sequence[Operator] | None = None,
 ) -> Plan:
     """The plan with everything that was not said filled in."""
     if experiment not in EXPERIMENTS:
@@ -161,10 +97,14 @@ def make_plan(
         raise EvaluationError(f"{experiment} needs pictures that are not embedded: say where, as in --data voc:PATH")
     texts = [str(seeds)] if isinstance(seeds, int) else list(seeds or ())
     runs = Seeds.parse(texts, chosen.seeds[scale])
-    if protocol and chosen.run is not retrieval:
+    if protocol and not chosen.searches:
         raise EvaluationError(
             f"{option_of(next(iter(protocol)))} is for the experiments in retrieval, {experiment} has no such number"
         )
+    if operators is not None:
+        if not chosen.searches:
+            raise EvaluationError(f"operators are compared by the experiments in retrieval, and {experiment} is none")
+        check_operators(operators)
     source = source_of(data)
     recipe = chosen.small if scale == "small" else chosen.paper
     if source == "digits" and scale == "small":
@@ -173,4 +113,14 @@ def make_plan(
         recipe = "mnist" if scale == "small" else "mnist-paper"
     elif (source, scale, recipe) == ("imagenet100", "paper", "cifar10-paper"):
         recipe = "imagenet100-paper"
-    return Plan(experiment, data, pretrain_data or data, scale, runs, recipe, tuple(changes), dict(protocol))
+    return Plan(
+        experiment,
+        data,
+        pretrain_data or data,
+        scale,
+        runs,
+        recipe,
+        tuple(changes),
+        dict(protocol),
+        None if operators is None else tuple(operators),
+    )

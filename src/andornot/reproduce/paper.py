@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..evaluate.outcome import Spread
+from ..evaluate.metrics.intervals import Spread
 
 BASELINES: Final = ("vanilla", "mean", "maximum")
 PAPERS: Final = "logic"  # the method that it proposes

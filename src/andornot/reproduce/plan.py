@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from ..evaluate.outcome import EvaluationError
+from ..evaluate.errors import EvaluationError
+from ..evaluate.experiments.compared_operators import Operator
 from ..ssl.recipe import Recipe, load_recipe
+from .catalogue import Scale
 from .paper import METHODS
-
-Scale = Literal["small", "paper"]
 
 # Ours: few pictures have a feature.
 SPARSE: Final = "logic, sparse prior"
 PRIOR: Final = 0.3
+# The reference that training must beat.
+CALIBRATED: Final = "calibrated backbone"
 
 
 def label(name: str) -> str:
@@ -82,6 +84,9 @@ class Plan:
     recipe_name: str
     changes: tuple[str, ...] = ()
     protocol: Mapping[str, int] = field(default_factory=dict)  # what differs from the retrieval protocol of the scale
+    operators: tuple[Operator, ...] | None = (
+        None  # in the place of those that retrieval compares; steps know their names
+    )
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with changes; without the prior that the package's own recipes have and the paper has not."""

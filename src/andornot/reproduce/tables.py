@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from statistics import mean, stdev
 from typing import Any, Final
 
 from ..data import ImageSet, source_of, training_part
-from ..evaluate.linear import LinearSettings, linear_evaluation
-from ..evaluate.multilabel import MultilabelSettings, Shared, multilabel_evaluation
-from ..evaluate.outcome import Cell, Interval, Outcome, Section, Spread, Table
-from ..evaluate.probing import READS, Reads
-from ..evaluate.sets import train_and_test
+from ..evaluate.experiments.linear import LinearSettings, linear_evaluation
+from ..evaluate.experiments.multilabel import MultilabelSettings, Shared, multilabel_evaluation
+from ..evaluate.experiments.probing import READS, Reads
+from ..evaluate.experiments.sets import train_and_test
+from ..evaluate.metrics.intervals import Interval, Spread, paired_difference
+from ..evaluate.report.outcome import Cell, Outcome, Section, Table
 from ..model import Model
 from ..ssl.recipe import Recipe
-from .comparison import paired_difference
 from .paper import METHODS, PAPERS, paper_figure
 from .plan import Plan
-from .work import Work
+from .workspace import Workspace
 
 _PRETRAINED: Final = "efficientnet-lite0 from ImageNet"
 _READS: Final = {
@@ -33,9 +32,9 @@ _ALPHAS: Final = (0.25, 0.5, 0.75)
 _BETAS: Final = (0.3, 0.6, 0.9)
 
 
-def classification(plan: Plan, work: Work) -> Outcome:
+def classification(plan: Plan, workspace: Workspace) -> Outcome:
     """Table 1: a linear layer on the frozen backbone of each method."""
-    figures, protocol = _accuracies(plan, work, plan.methods())
+    figures, protocol = _accuracies(plan, workspace, plan.methods())
     table = _table(
         "Top-1 accuracy of a linear layer on the frozen backbone, mean ± standard deviation.", "method", plan, figures
     )
@@ -45,10 +44,11 @@ def classification(plan: Plan, work: Work) -> Outcome:
         figures,
         protocol,
         [Section("Accuracy", _runs(plan, figures), [table]), *_comparison(figures, "accuracy")],
+        _told_apart(figures, "accuracy"),
     )
 
 
-def ablation(plan: Plan, work: Work) -> Outcome:
+def ablation(plan: Plan, workspace: Workspace) -> Outcome:
     """The paper's lower half of Table 1, N × M at constant N·M; then α and β."""
     groups: dict[str, dict[str, dict[str, Any]]] = {
         _TRUTH_VALUES: _shapes(plan),
@@ -56,7 +56,7 @@ def ablation(plan: Plan, work: Work) -> Outcome:
         "Weight of the expected value": {f"β = {beta}": {"beta": beta} for beta in _BETAS},
     }
     recipes = {name: plan.recipe(change) for changes in groups.values() for name, change in changes.items()}
-    found, protocol = _accuracies(plan, work, recipes)
+    found, protocol = _accuracies(plan, workspace, recipes)
     figures = {
         title: {name: found[name] for name in changes if name in found}
         for title, changes in groups.items()
@@ -70,11 +70,11 @@ def ablation(plan: Plan, work: Work) -> Outcome:
     return Outcome("Ablation: N × M, α and β", _best_shape(plan, figures), figures, protocol, sections)
 
 
-def multilabel_ablation(plan: Plan, work: Work) -> Outcome:
+def multilabel_ablation(plan: Plan, workspace: Workspace) -> Outcome:
     """The paper's lower half of Table 2: mean average precision for N × M at constant N·M."""
     recipes = {name: plan.recipe(change) for name, change in _shapes(plan).items()}
     plan.seeds.check(recipes)
-    measured = _Precisions(plan, work)
+    measured = _Precisions(plan, workspace)
     figures, protocol = measured.of(recipes)
     table = _table(measured.caption(protocol), "settings", plan, figures)
     section = Section(_TRUTH_VALUES, f"{_runs(plan, figures)} {measured.text}", [table])
@@ -82,10 +82,10 @@ def multilabel_ablation(plan: Plan, work: Work) -> Outcome:
     return Outcome("Multilabel ablation: N × M", _best_shape(plan, groups), groups, protocol, [section])
 
 
-def multilabel(plan: Plan, work: Work) -> Outcome:
+def multilabel(plan: Plan, workspace: Workspace) -> Outcome:
     """Table 2: mean average precision of one linear layer, for each method and for a backbone from ImageNet."""
     plan.seeds.check([*plan.methods(), _PRETRAINED])
-    measured = _Precisions(plan, work)
+    measured = _Precisions(plan, workspace)
     figures, protocol = measured.of(plan.methods())
     for reads in READS:
         found, of_pretrained = measured.of({_PRETRAINED: plan.calibrated()}, reads)
@@ -105,6 +105,7 @@ def multilabel(plan: Plan, work: Work) -> Outcome:
             ),
             *_comparison(figures, "mean average precision"),
         ],
+        _told_apart(figures, "mean average precision"),
     )
 
 
@@ -115,8 +116,8 @@ class _Precisions:
     trained, so it reads the possession degrees.
     """
 
-    def __init__(self, plan: Plan, work: Work) -> None:
-        self._plan, self._work = plan, work
+    def __init__(self, plan: Plan, workspace: Workspace) -> None:
+        self._plan, self._workspace = plan, workspace
         self._train, self._test = train_and_test(plan.data)
         self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
         self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
@@ -141,12 +142,12 @@ class _Precisions:
         settings = MultilabelSettings(cached=small, epochs=100 if small else 500, reads=reads or self._reads)
 
         def measure(model: Model, seed: int) -> dict[str, Any]:
-            now = replace(settings, seed=seed)
+            now = settings.changed(seed=seed)
             result = multilabel_evaluation(model, self._train, self._test, now, shared=self._shared)
             return {"figure": result.mean, "by_class": result.by_class, "protocol": result.protocol}
 
         figures, protocol = _measured(
-            self._plan, self._work, self._images, recipes, measure, f"multilabel-{settings.reads}"
+            self._plan, self._workspace, self._images, recipes, measure, f"multilabel-{settings.reads}"
         )
         return figures, {**protocol, "splits": {"training": self._train.split, "test": self._test.split}}
 
@@ -163,7 +164,7 @@ def _best_shape(plan: Plan, figures: Mapping[str, Mapping[str, Mapping[str, Any]
 
 
 def _accuracies(
-    plan: Plan, work: Work, recipes: Mapping[str, Recipe]
+    plan: Plan, workspace: Workspace, recipes: Mapping[str, Recipe]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     train, test = train_and_test(plan.data)
     images = train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
@@ -175,12 +176,12 @@ def _accuracies(
         result = linear_evaluation(model, train, test, settings)
         return {"figure": result.accuracy, "best_epoch": result.best_epoch, "protocol": result.protocol}
 
-    return _measured(plan, work, images, recipes, measure, "linear")
+    return _measured(plan, workspace, images, recipes, measure, "linear")
 
 
 def _measured(
     plan: Plan,
-    work: Work,
+    workspace: Workspace,
     images: ImageSet,
     recipes: Mapping[str, Recipe],
     measure: Callable[[Model, int], dict[str, Any]],
@@ -195,15 +196,14 @@ def _measured(
             figures[name] = figures[same]
             continue
         runs = []
-        for seed, run, model in work.runs(name, images, recipe, plan.seeds):
+        for seed, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
-            found = work.step(f"{what}-{run}", depends, partial(measure, model, seed))
+            found = workspace.step(f"{what}-{run}", depends, partial(measure, model, seed))
             protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
             runs.append(found["figure"])
-        deviation = stdev(runs) if len(runs) > 1 else 0.0
         figures[name] = {
             "runs": runs,
-            **asdict(Spread(mean(runs), deviation)),
+            **asdict(Spread.of(runs)),
             "recipe": recipe.model_dump(mode="json"),
         }
     return figures, protocol
@@ -227,16 +227,22 @@ def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
     return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
 
 
-def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
-    """The differences of all methods to logic, run by run; empty where there is nothing to compare."""
+def _differences(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[int, Interval]]:
+    """Of each method that has several runs to compare: how many, and its difference to logic, run by run."""
     if PAPERS not in figures:
-        return []
-    rows: list[list[Cell]] = []
-    for name, found in figures.items():
-        # The same seed has the same start of the linear layer, and the same order of pictures.
-        pairs = list(zip(found["runs"], figures[PAPERS]["runs"], strict=False))
-        if name != PAPERS and len(pairs) > 1:
-            rows.append([name, len(pairs), paired_difference(pairs), _verdict(paired_difference(pairs))])
+        return {}
+    # The same seed has the same start of the linear layer, and the same order of pictures.
+    pairs = {name: list(zip(found["runs"], figures[PAPERS]["runs"], strict=False)) for name, found in figures.items()}
+    return {
+        name: (len(runs), paired_difference(runs)) for name, runs in pairs.items() if name != PAPERS and len(runs) > 1
+    }
+
+
+def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Section]:
+    """The differences of all methods to logic; empty where there is nothing to compare."""
+    rows: list[list[Cell]] = [
+        [name, runs, difference, _compared(difference)] for name, (runs, difference) in _differences(figures).items()
+    ]
     if not rows:
         return []
     caption = f"Mean difference in {what} to {PAPERS}, over runs with the same seed."
@@ -244,9 +250,19 @@ def _comparison(figures: Mapping[str, Mapping[str, Any]], what: str) -> list[Sec
     return [Section(f"Compared with {PAPERS}", text, [Table(caption, ["method", "runs", "difference", ""], rows)])]
 
 
-def _verdict(difference: Interval) -> str:
+def _told_apart(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
+    """The same in one sentence, of the paper's methods; empty where there is nothing to compare."""
+    told = [
+        f"{name} is {_compared(difference)}"
+        for name, (_, difference) in _differences(figures).items()
+        if name in METHODS
+    ]
+    return f"By {what}, {', '.join(told)}." if told else ""
+
+
+def _compared(difference: Interval) -> str:
     if difference.low <= 0 <= difference.high:
-        return "not told apart"
+        return "not told apart from logic"
     return "better than logic" if difference.value > 0 else "worse than logic"
 
 

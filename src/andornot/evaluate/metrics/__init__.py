@@ -1,0 +1,1 @@
+"""Pure functions on arrays: what is measured, without models, pictures or files."""

@@ -1,0 +1,1 @@
+"""Outcomes for people and programs: tables, charts, one page, and its figures as JSON."""
