@@ -64,6 +64,11 @@ class Browser:
         return {path: position for position, path in enumerate(self._snapshot.paths)}
 
     @property
+    def model_id(self) -> str:
+        """The id of the model, as it is stored: `model.id` computes it anew."""
+        return self._snapshot.state.model_id
+
+    @property
     def broken(self) -> int:
         """How many files could not be read as pictures."""
         return len(self._snapshot.broken)

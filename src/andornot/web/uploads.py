@@ -101,7 +101,7 @@ class Uploads:
 
     def represent(self, names: Iterable[str], served: Served) -> dict[str, Representation]:
         """What the uploads among these names are for the gallery's model."""
-        model_id = served.browser.model.id
+        model_id = served.browser.model_id
         represented = {}
         for name, upload in self.known(names).items():
             with suppress(BrokenImageError, FormulaError, FileNotFoundError):  # dropped in this very moment
