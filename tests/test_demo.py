@@ -69,7 +69,7 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
 def test_a_second_run_draws_and_encodes_nothing(tmp_path, monkeypatch, capsys):
     demo.show_gallery(tmp_path)
     first = capsys.readouterr().out
-    monkeypatch.setattr(Model, "features", None)
+    monkeypatch.setattr(Model, "activations", None)
     monkeypatch.setattr(scenes, "paint_ground", None)
     demo.show_gallery(tmp_path)
     assert capsys.readouterr().out == first

@@ -390,10 +390,11 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _stored_recipe(settings: dict[str, Any]) -> Recipe:
+def _stored_recipe(settings: Any) -> Recipe:
     """The recipe of a description. In 0.1 views could have a size of their own, which says nothing about the model."""
-    views = {key: value for key, value in settings.get("views", {}).items() if key != "size"}
-    return make_recipe({**settings, "views": views})
+    if isinstance(settings, dict) and isinstance(views := settings.get("views"), dict):
+        settings = {**settings, "views": {key: value for key, value in views.items() if key != "size"}}
+    return make_recipe(settings)
 
 
 def _digest(path: Path) -> str:

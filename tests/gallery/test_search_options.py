@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from galleries import photos, tiny_model
 
-from andornot import Formula, degree_distance
+from andornot import Formula, cross_entropy, degree_distance
 from andornot.commands.main import make_parser
 from andornot.gallery import Gallery, GalleryError, SearchOptions, Where
+from andornot.gallery.engines import exact
 from andornot.gallery.options import options_of
 from andornot.logic.distance import SCORES, Score
 from andornot.web.parameters import Searched
@@ -95,6 +96,21 @@ def test_a_score_that_is_known_gives_the_same_as_its_name(gallery):
     assert [[r.feature for r in hit.why][:1] for hit in own] == [[r.feature for r in hit.why][:1] for hit in named]
 
 
+def test_a_function_is_a_score_too(gallery):
+    for name, distance in (("degrees", degree_distance), ("cross-entropy", cross_entropy)):
+        own = gallery.search(["3 - 4", "5"], 5, distance, where=Where(label="photos"))
+        named = gallery.search(["3 - 4", "5"], 5, name)
+        assert [[hit.id for hit in hits] for hits in own] == [[hit.id for hit in hits] for hits in named]
+        flat = [[hit.distance for hits in found for hit in hits] for found in (own, named)]
+        assert flat[0] == pytest.approx(flat[1], rel=2e-3, abs=2e-3)
+
+
+def test_a_function_compares_some_pictures_at_a_time_and_finds_the_same(gallery, monkeypatch):
+    whole = [hit.id for hit in gallery.search("3 - 4", 5, degree_distance)]
+    monkeypatch.setattr(exact, "_COMPARED_AT_ONCE", 5)
+    assert [hit.id for hit in gallery.search("3 - 4", 5, degree_distance)] == whole
+
+
 def test_a_score_that_cannot_work_is_one_clear_line(gallery):
     def some(representation):
         return representation.degrees[..., :3]
@@ -103,6 +119,10 @@ def test_a_score_that_cannot_work_is_one_clear_line(gallery):
         gallery.search("1", score=Score(some, lambda representation: representation.degrees))
     with pytest.raises(GalleryError, match="why cannot be told by this score"):
         gallery.search("1", score=Score(some, some), why=True)
+    with pytest.raises(GalleryError, match="why cannot be told by a score that is a function"):
+        gallery.search("1", score=degree_distance, why=True)
+    with pytest.raises(GalleryError, match=r"this one made \(12, 16\) of Q = 1 and G = 12"):
+        gallery.search("1", score=lambda _, pictures: pictures.degrees)
 
 
 def test_pictures_are_represented_by_any_of_their_names(gallery):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.sources.folder import gallery_around
 from ..logic import Formula, Representation
-from ..logic.distance import Score
+from ..logic.distance import Distance, Score
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
 from ..ssl.calibration import CalibratedHead
@@ -306,7 +306,7 @@ class Gallery:
         self,
         formula: Asking,
         top: int = ...,
-        score: str | Score = ...,
+        score: str | Score | Distance = ...,
         *,
         options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
@@ -317,7 +317,7 @@ class Gallery:
         self,
         formula: Iterable[Asking],
         top: int = ...,
-        score: str | Score = ...,
+        score: str | Score | Distance = ...,
         *,
         options: SearchOptions | None = ...,
         pictures: Mapping[str, Representation] | None = ...,
@@ -327,7 +327,7 @@ class Gallery:
         self,
         formula: Asking | Iterable[Asking],
         top: int = SearchOptions.top,
-        score: str | Score = SearchOptions.score,
+        score: str | Score | Distance = SearchOptions.score,
         *,
         options: SearchOptions | None = None,
         pictures: Mapping[str, Representation] | None = None,

@@ -14,7 +14,7 @@ from ..errors import unknown
 from .errors import GalleryError
 
 if TYPE_CHECKING:
-    from ..logic.distance import Score
+    from ..logic.distance import Distance, Score
 
 # Degrees again, of a query without what it has in common with the gallery's mean. An OR has much of that, and would
 # find the same few pictures whatever it is of (docs/results.md, "Hubs").
@@ -49,7 +49,7 @@ class SearchOptions:
     """How to evaluate, to score and to select. What cannot be meant is a GalleryError.
 
     - `score`: "degrees", "cross-entropy", "containment" or "centred", which is degrees without hubs, compared exactly;
-      or a `Score` of your own, compared exactly too.
+      or your own, compared exactly too: a `Score`, or a function such as `degree_distance`.
     - `semantics` and `logic` are those of `Formula.evaluate`.
     - `include_queries`: the pictures that a formula names are hits of it as well.
     - `why` gives each hit the features that carried it.
@@ -59,7 +59,7 @@ class SearchOptions:
     """
 
     top: int = _option(10, "how many pictures", metavar="K")
-    score: "str | Score" = _option("degrees", "how to compare", choices=SEARCH_SCORES)  # noqa: RUF009
+    score: "str | Score | Distance" = _option("degrees", "how to compare", choices=SEARCH_SCORES)  # noqa: RUF009
     semantics: str = _option(
         "exact", "a picture that is named twice is one and the same, or as in the paper not", choices=SEMANTICS
     )
@@ -75,8 +75,10 @@ class SearchOptions:
             raise GalleryError(f"top must be a whole number, got {self.top!r}") from None
         if self.top < 1:
             raise GalleryError(f"top must be at least 1, got {self.top}")
-        if isinstance(self.score, str) or not hasattr(self.score, "query"):
+        if isinstance(self.score, str) or not (callable(self.score) or hasattr(self.score, "query")):
             check_choice("score", self.score, SEARCH_SCORES)
+        if callable(self.score) and self.why:
+            raise GalleryError("why cannot be told by a score that is a function: it looks at no feature alone")
         check_choice("semantics", self.semantics, SEMANTICS)
         check_choice("logic", self.logic, LOGICS)
         if self.where is None:

@@ -1,6 +1,6 @@
 """From formulas to hits, in one state of a gallery."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ..logic import Formula, FormulaError, Representation
-from ..logic.distance import SCORES, Score
+from ..logic.distance import SCORES, Distance, Score
 from .browsing import Browser
 from .database import Origin
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
+from .engines.exact import search_by
 from .errors import GalleryError
 from .filters import Selection
 from .names import Named, Names, Resolved
@@ -63,6 +64,10 @@ class Hit:
     taken_from: Origin = "unknown"
 
 
+ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
+"""For a query, by its number, and rows that it found: why."""
+
+
 class EmptyQueryError(FormulaError):
     """A query that is like no picture more than like any other."""
 
@@ -103,12 +108,10 @@ class Searcher:
             return []
         evaluated = self._evaluate(queries, options, pictures)
         _refuse_empty(queries, evaluated, options.score)
-        asking = self._asking(evaluated, options.score)
-        vectors, engine = self._compared_by(options.score, asking.shape[1])
         # The pictures of a formula are left out of its own hits; so more are asked for.
         own = [{thing.position for thing in things.values()} - {None} for things in named]
         spare = 0 if options.include_queries else max(map(len, own))
-        rows, scores = engine.search(asking, options.top + spare, selection)
+        rows, scores, reasons_of = self._nearest(evaluated, options.score, options.top + spare, selection)
         found = self._snapshot.position_of_row[rows]
         results = []
         for query, left_out in enumerate(own):
@@ -116,7 +119,7 @@ class Searcher:
                 left_out = set()
             places = [place for place, position in enumerate(found[query].tolist()) if position not in left_out]
             places = places[: options.top]
-            why = self._why(asking[query], rows[query, places], vectors) if options.why else [()] * len(places)
+            why = reasons_of(query, rows[query, places]) if options.why else [()] * len(places)
             results.append(
                 [
                     self._hit(int(found[query, place]), _distance(options.score, float(scores[query, place])), reasons)
@@ -141,9 +144,18 @@ class Searcher:
         taken = self._snapshot.taken_at(position).isoformat()
         return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
 
-    def _compared_by(self, score: str | Score, dimensions: int) -> tuple[Vectors, Engine]:
-        if isinstance(score, str):
-            return self._engine(score)
+    def _nearest(
+        self, queries: Representation, score: str | Score | Distance, top: int, selection: Selection
+    ) -> tuple[np.ndarray, np.ndarray, ReasonsOf]:
+        """The best rows of each query and their scores, `(Q, k)` each, and what tells why."""
+        if not isinstance(score, str | Score):
+            return *search_by(score, queries, top, selection.rows, self._sources), _no_reasons
+        asking = self._asking(queries, score)
+        vectors, engine = self._engine(score) if isinstance(score, str) else self._own_engine(score, asking.shape[1])
+        found = engine.search(asking, top, selection)
+        return *found, lambda query, rows: self._why(asking[query], rows, vectors)
+
+    def _own_engine(self, score: Score, dimensions: int) -> tuple[Vectors, Engine]:
         vectors = Computed(self._sources, score, dimensions)
         return vectors, Exact(vectors)
 
@@ -266,12 +278,16 @@ class Searcher:
         return self._most
 
 
+def _no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:
+    return [()] * len(rows)
+
+
 def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
     """So many of the rows, evenly spread over them."""
     return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
 
 
-def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: str | Score) -> None:
+def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: object) -> None:
     """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
 
     A query without a feature, such as `a - a`, is at one distance from all pictures by degrees and by containment, and
@@ -284,6 +300,6 @@ def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: st
             raise EmptyQueryError(query.formula.text if isinstance(query, Resolved) else repr(query))
 
 
-def _distance(score: str | Score, value: float) -> float:
+def _distance(score: object, value: float) -> float:
     """The distance that an inner product stands for; of rounded vectors it may be a little above 1."""
     return max(0.0, 1 - value) if score in ("degrees", "containment", CENTRED) else -value

@@ -110,6 +110,10 @@ def _probabilities(gallery: Representation) -> Tensor:
     return _wide(gallery).probs.flatten(-2)
 
 
+Distance = Callable[[Representation, Representation], Tensor]
+"""Of a query `(*q, N, M)` and a gallery `(*g, N, M)` all distances `(*q, *g)`, smaller ones nearer."""
+
+
 class Score(NamedTuple):
     """How pictures are compared with a query: by the inner product of these two vectors; more is nearer."""
 

@@ -362,7 +362,7 @@ def test_another_model_with_the_same_backbone_needs_no_second_run_of_it(monkeypa
     encoded = encode_retrieval(model, retrieval)
     other = Model.calibrated(model.backbone, encoded.gallery.features, model.recipe)
     expected = encode_retrieval(other, retrieval)
-    monkeypatch.setattr(Model, "features", None)
+    monkeypatch.setattr(Model, "activations", None)
     found = encoded.represented_by(other)
     assert torch.equal(found.gallery.representation.probs, expected.gallery.representation.probs)
     assert torch.equal(found.singles[0].representation.probs, expected.singles[0].representation.probs)

@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...logic import Representation
+from ...logic.distance import Distance
+from ..errors import GalleryError
 from ..filters import Selection
-from ..vectors import Vectors
+from ..vectors import Sources, Vectors
 
 # Vectors that are multiplied at once stay in the cache; the best are chosen from the scores of many such blocks.
 _BLOCK_BYTES: Final = 2**22
@@ -15,6 +18,8 @@ _SCORES_BYTES: Final = 2**25
 _GROUP: Final = 256
 # The last rows of a product are rounded in another way, unless there are a multiple of these.
 _ROWS_ALIKE: Final = 16
+# Pictures whose whole distributions are in memory at once.
+_COMPARED_AT_ONCE: Final = 256
 
 
 class Exact:
@@ -64,6 +69,28 @@ class Exact:
         scores = (block @ query)[: len(rows)].numpy()
         best = np.lexsort((rows, -scores))[:top]
         return rows[best], scores[best]
+
+
+def search_by(
+    distance: Distance, queries: Representation, top: int, rows: np.ndarray, sources: Sources
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `Engine.search`, by any function of queries `(Q, N, M)` and pictures; scores are distances below zero."""
+    best_rows = np.empty((len(queries), 0), np.int64)
+    best_scores = np.empty((len(queries), 0), np.float32)
+    for start in range(0, len(rows), _COMPARED_AT_ONCE):
+        chosen = rows[start : start + _COMPARED_AT_ONCE]
+        found = distance(queries, sources.represent(chosen))
+        if found.shape != (len(queries), len(chosen)):
+            raise GalleryError(
+                f"a score takes queries (Q, N, M) and pictures (G, N, M) to distances (Q, G): this one made "
+                f"{tuple(found.shape)} of Q = {len(queries)} and G = {len(chosen)}"
+            )
+        best_rows, best_scores = best_first(
+            np.concatenate([best_rows, np.broadcast_to(chosen, found.shape)], 1),
+            np.concatenate([best_scores, -found.float().numpy()], 1),
+        )
+        best_rows, best_scores = best_rows[:, :top], best_scores[:, :top]
+    return best_rows, best_scores
 
 
 def _alike(rows: int) -> int:

@@ -1,6 +1,6 @@
 """`resnet18` and `resnet50` with the parameter names of torchvision, so that weights made for it load here."""
 
-from pathlib import Path
+import os
 from typing import Final
 
 from torch import Tensor, nn
@@ -119,7 +119,7 @@ def build_resnet(
     channels: int,
     pretrained: bool | None,
     stem: str = "imagenet",
-    weights: str | Path | None = None,
+    weights: str | os.PathLike[str] | None = None,
     zero_init_residual: bool = False,
 ) -> Backbone:
     """`resnet18` or `resnet50`; `stem="cifar"` is 3×3 with stride 1 and no max-pool, for pictures of 32×32.

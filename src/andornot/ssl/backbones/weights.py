@@ -1,5 +1,6 @@
 """Weights from a file into a network: .safetensors, or a torch file that holds tensors alone. No pickle is run."""
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from .errors import BackboneError
 
 
-def load_weights(network: nn.Module, path: str | Path, ignore: tuple[str, ...] = ()) -> None:
+def load_weights(network: nn.Module, path: str | os.PathLike[str], ignore: tuple[str, ...] = ()) -> None:
     """Fills `network` from the state dict in `path`, whose names must fit; those that begin with `ignore` are left out.
 
     Raises a FileNotFoundError, or a ValueError that names the first weights that do not fit.
@@ -36,7 +37,7 @@ def load_weights(network: nn.Module, path: str | Path, ignore: tuple[str, ...] =
     network.load_state_dict(weights, strict=False)
 
 
-def read_weights(path: str | Path) -> dict[str, Tensor]:
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The state dict in a file."""
     path = Path(path)
     if not path.is_file():
