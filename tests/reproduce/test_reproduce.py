@@ -546,10 +546,12 @@ def test_features_of_views_are_computed_once_for_all_methods(images, tmp_path, m
     assert len(computed) == 1
     folder.model("again", images, frozen(synthesis="logic", seed=1))
     assert len(computed) == 2, "another seed has other views, and here another backbone"
+    folder.model("cut elsewhere", images, frozen(crops_from="original"))
+    assert len(computed) == 3, "views of the whole picture are others than those of its centre"
     for file in (tmp_path / "features").iterdir():
         file.write_bytes(file.read_bytes()[:99])
     Workspace(tmp_path, {}).model("after damage", images, frozen(beta=0.2))
-    assert len(computed) == 3
+    assert len(computed) == 4
 
 
 @pytest.mark.parametrize("seed", [0, 1])
