@@ -38,6 +38,7 @@ def test_the_example_of_the_readme_is_printed_and_drawn(tmp_path, capsys):
     assert (tmp_path / "algebra.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_scenes")
 def test_a_model_that_is_there_is_used_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "_PROTOCOL", Protocol(pictures=2))

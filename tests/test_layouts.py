@@ -122,6 +122,7 @@ def test_a_model_is_evaluated_on_it(write, model, tmp_path):
     assert measured(out)["protocol"]["pictures in the gallery"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [*ONE_CLASS, *SEVERAL])
 def test_the_experiments_are_reproduced_on_it(write, tmp_path):
     data = write(tmp_path / "data")

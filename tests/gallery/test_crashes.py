@@ -161,6 +161,7 @@ def test_killed_at_fifty_random_moments_it_goes_on(tmp_path):
     kill_often(tmp_path, 50)
 
 
+@pytest.mark.slow
 def test_readers_of_other_processes_see_whole_states(tmp_path):
     photos(tmp_path / "photos", 60)
     running = Indexing(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from andornot.errors import AndornotError
 from andornot.logic import Representation
 from andornot.ssl import network as network_module
 from andornot.ssl.backbones import build_backbone, wrap_backbone
@@ -171,7 +172,7 @@ def test_a_synthesis_gets_the_targets_of_exactly_the_two_views_that_were_mixed(n
 
 
 def test_an_unknown_synthesis_is_an_error(network):
-    with pytest.raises(KeyError, match="median"):
+    with pytest.raises(AndornotError, match='unknown synthesis "median"; did you mean "mean"'):
         objective_of(network, "median")
 
 
