@@ -1,5 +1,6 @@
 """`andornot …`: parses, calls, prints. A user's mistake is one clear line and exit code 2."""
 
+import gc
 import os
 import shlex
 import sys
@@ -13,6 +14,9 @@ from ..errors import AndornotError, Stopped
 from ..progress import lines
 from ..version import __version__
 from .options import examples
+
+# To import torch makes half a million objects that stay: to look through them for garbage again and again takes 0.3 s.
+_OBJECTS_BEFORE_COLLECTION: Final = 100_000
 
 # Each is a module beside this one.
 COMMANDS: Final = {
@@ -43,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     warnings.showwarning = _show_warning
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     try:
         try:
             options = make_parser(given).parse_args(given)
