@@ -198,6 +198,16 @@ def test_what_is_taken_out_is_a_copy(labelled, tmp_path):
         assert torch.equal(pictures[0], before)
 
 
+def test_a_number_of_numpy_is_an_index(labelled):
+    pictures = labelled.pictures(8)
+    assert torch.equal(pictures[np.int64(3)], pictures[3])
+
+
+def test_a_subset_names_the_number_that_there_is_not(labelled):
+    with pytest.raises(DataError, match="; -6000 was asked for"):
+        labelled.subset([-6000, 3])
+
+
 def test_a_wrong_index_is_an_error(labelled):
     pictures = labelled.pictures(8)
     for index in (6, -7, [0, 6], torch.tensor([[0]]), torch.ones(5, dtype=torch.bool)):

@@ -32,6 +32,7 @@ from andornot.gallery.engines.milvus import Milvus, _expression, milvus_engine
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_space import Space
 from andornot.gallery.filters import Conditions
+from andornot.gallery.layout import IDENTITY
 from andornot.gallery.paths import is_inside, label_of
 from andornot.logic.distance import SCORES
 
@@ -650,6 +651,6 @@ def _index(folder: str, address: str) -> None:
 def test_the_ledger_is_a_gallery_like_any_other(tmp_path):
     """The name of a gallery, which it gets for Milvus, is no stranger in its folder."""
     (tmp_path / "g").mkdir()
-    (tmp_path / "g" / milvus.IDENTITY).write_text("ours")
+    (tmp_path / "g" / IDENTITY).write_text("ours")
     Gallery.create(tmp_path / "g", tiny_model())
     assert Gallery.exists(tmp_path / "g")

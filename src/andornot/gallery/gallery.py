@@ -24,7 +24,7 @@ from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .hits import Hits, show_pictures
 from .indexing import Indexing, Summary
-from .layout import DATABASE, DERIVED, StateToken, exists, state_token
+from .layout import DATABASE, DERIVED, IDENTITY, StateToken, exists, state_token
 from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
 from .options import SEARCH_SCORES, SearchOptions, check_choice
@@ -43,8 +43,7 @@ Asking = StrPath | Formula | Resolved | int | np.integer[Any] | Representation
 _FEW: Final = 200
 _GROWN: Final = 10
 # What a `create` that was killed leaves. Models of any name are left alone by the next one: they may be somebody's.
-# "identity" is the name of the gallery for Milvus, which the engine may write first.
-_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal", "identity")
+_LEFT: Final = (LOCK, HOLDER, f"{DATABASE}.partial", f"{DATABASE}.partial-journal", IDENTITY)
 
 
 class Gallery:

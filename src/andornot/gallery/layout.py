@@ -8,6 +8,8 @@ from ..data.sources.folder import GALLERY_MARK
 DATABASE: Final = GALLERY_MARK
 # What is made of the rest, and may be deleted at any time.
 DERIVED: Final = "derived"
+# The name of the gallery for Milvus, which its engine may write before there is a database.
+IDENTITY: Final = "identity"
 
 StateToken = tuple[tuple[int, int, int] | None, ...]
 

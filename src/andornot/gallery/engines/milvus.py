@@ -23,13 +23,13 @@ from ...files import write_text
 from ...progress import track
 from ..errors import GalleryError
 from ..filters import Conditions, Selection, resolve
+from ..layout import IDENTITY
 from ..paths import label_of
 from ..vectors import Vectors
 from .exact import Exact
 from .milvus_connection import Address, Connection
 from .milvus_space import Space
 
-IDENTITY: Final = "identity"
 _FORMAT: Final = 2
 # Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
 _FLAT_AT_MOST: Final = 100_000
