@@ -5,8 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-# Products are computed for this many queries at once: 30 MB against 60,000 pictures, which a cache can almost hold.
-_BLOCK: Final = 128
+# Products are computed for this many queries at once: 120 MB against 60,000 pictures. A quarter faster than 128.
+_BLOCK: Final = 512
 
 
 def occurrence_rates(queries: Tensor, gallery: Tensor, labels: Tensor, top: int) -> Tensor:
