@@ -29,7 +29,7 @@ from andornot.evaluate.report.writing import REPORT, RESULT
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
 from andornot.reproduce import EXPERIMENTS, reproduce, retrieval, tables, workspace
-from andornot.reproduce.experiments import make_plan
+from andornot.reproduce.experiments import estimate_seconds, make_plan
 from andornot.reproduce.paper import METHODS, paper_figure
 from andornot.reproduce.plan import SPARSE, Plan, label
 from andornot.reproduce.workspace import SETTINGS, Workspace
@@ -631,3 +631,23 @@ def test_possession_degrees_have_the_papers_model_first_and_a_spread_over_seeds(
     assert outcome.sections[0].title == "Over seeds"
     names = sorted(path.name for path in (tmp_path / "models").iterdir())
     assert names == ["calibrated-backbone-0", "logic-0", "logic-1"]
+
+
+@pytest.mark.parametrize("experiment", [name for name, chosen in EXPERIMENTS.items() if chosen.data])
+def test_an_experiment_on_embedded_pictures_is_estimated_at_half_an_hour_at_most(experiment: str) -> None:
+    plan = make_plan(experiment, None, None, "small", None, (), {})
+    assert 60 < estimate_seconds(plan) < 1800
+
+
+def test_what_is_set_by_hand_comes_before_what_makes_an_experiment_short() -> None:
+    plan = make_plan("multilabel", None, None, "small", None, ["epochs=3"], {})
+    assert (plan.recipe({}).epochs, plan.recipe({}).cached_views) == (3, 2)
+
+
+def test_how_long_it_takes_is_said_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_small(monkeypatch)
+    images = ["--data", SCENES, "--seeds", "1"]
+    main(["reproduce", "multilabel", *images, *(f"--set={change}" for change in settings()), "-o", str(tmp_path)])
+    assert "multilabel: about a minute on two cores" in capsys.readouterr().err

@@ -16,11 +16,11 @@ from ..evaluate.experiments.sets import attribution, gallery_and_queries
 from ..evaluate.report.outcome import Outcome
 from ..evaluate.report.writing import write_outcome
 from .catalogue import DEFAULT_SCALE, EXPERIMENTS, Scale
-from .estimate import features_seconds, probe_seconds, search_seconds, training_seconds
+from .estimate import features_seconds, in_words, probe_seconds, search_seconds, training_seconds
 from .paper import PAPERS
 from .plan import Plan, Seeds
 from .retrieval import retrieval_protocol
-from .workspace import Workspace
+from .workspace import Workspace, say
 
 
 def reproduce(
@@ -46,6 +46,8 @@ def reproduce(
     plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {}, operators)
     start = time.perf_counter()
     workspace = Workspace(folder, plan.settings())
+    how_long = in_words(estimate_seconds(plan))
+    say(f"{experiment}: about {how_long} on two cores from the beginning; stopped, the same command goes on")
     outcome = EXPERIMENTS[experiment].run(plan, workspace)
     settings = {
         **settings_of(plan),
@@ -113,6 +115,7 @@ def make_plan(
         recipe = "mnist" if scale == "small" else "mnist-paper"
     elif (source, scale, recipe) == ("imagenet100", "paper", "cifar10-paper"):
         recipe = "imagenet100-paper"
+    short = chosen.shortened.get(source, chosen.shortened.get("", ())) if scale == "small" else ()
     return Plan(
         experiment,
         data,
@@ -120,7 +123,7 @@ def make_plan(
         scale,
         runs,
         recipe,
-        tuple(changes),
+        (*short, *changes),
         dict(protocol),
         None if operators is None else tuple(operators),
     )
