@@ -44,7 +44,7 @@ def distribution(function: TruthFunction, operands: Sequence[Representation]) ->
 def truth_of(formula: Formula, values: Mapping[str, np.ndarray], top: int) -> np.ndarray:
     """The truth value of a formula in Gödel logic, in steps of 1/top, for arrays of outcomes."""
     results: list[np.ndarray] = []
-    for op, args, value in formula._program:
+    for op, args, value in formula.program:
         operands = [results[a] for a in args]
         if op == "name":
             result = values[value]
@@ -88,7 +88,7 @@ def independent_distribution(formula: Formula, values: Mapping[str, Representati
     """Operator by operator, as the paper does: operands are independent."""
     functions = TRUTH_FUNCTIONS[logic]
     results: list[np.ndarray] = []
-    for node in formula._program:
+    for node in formula.program:
         args = [Representation(torch.from_numpy(results[a])) for a in node.args]
         if node.op == "name":
             results.append(values[node.value].probs.numpy())

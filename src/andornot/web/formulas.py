@@ -32,7 +32,7 @@ def repeats_names(formula: Formula) -> bool:
 def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
     told = []
-    for name, start, end in resolved.formula.mentions:
+    for name, start, end, _ in resolved.formula.mentions:
         position, shown = resolved.named[name].position, printable(name)
         mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
         if position is not None:
