@@ -344,7 +344,17 @@ def test_any_text_is_a_formula_or_a_formula_error(text):
 
 
 @settings(max_examples=500)
-@given(st.lists(st.sampled_from([*"ab&|~-!(), \"'\\", "not", "at_least(", "at_least(2,", "a-b", "x.jpg"])).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *"ab2&|~-!(), \"'\\[]*:",
+                *("not ", " and ", " or ", "at_least(", "at_least(2,", "like(", "a-b", "x.jpg"),
+                *("word:", "[0, 0, .5, 1]", "[0,0,9,9]", "2*", "0.5*"),
+            ]
+        )
+    ).map("".join)
+)
 def test_any_mixture_of_tokens_is_a_formula_or_a_formula_error(text):
     _read(text)
 

@@ -74,12 +74,16 @@ def parse(text: str) -> Parsed:
 
 
 class _Operand(NamedTuple):
-    """What was read from `start` to `end`; a condition because of the word or weight `why`, or a term."""
+    """What was read from `start` to `end`: a node of terms or of conditions.
+
+    `why` is the word or the weight that makes it a condition. A weight of 1 does, and adds no node.
+    """
 
     node: int
     start: int
     end: int
     why: Token | None = None
+    is_term: bool = True
 
 
 class _Pending(NamedTuple):
@@ -312,7 +316,7 @@ class _Parser:
         if token.kind in _JOINING_WORDS:
             args = [self._as_condition(left), self._as_condition(right)]
             index = self._of_conditions.add(token.start, _JOINING_WORDS[token.kind], args)
-            return _Operand(index, left.start, right.end, token)
+            return _Operand(index, left.start, right.end, token, is_term=False)
         if left.why or right.why:
             self._refuse_condition_beside(left, token, right)
         index = self._of_terms.add(token.start, _SYMBOLS[token.kind], [left.node, right.node])
@@ -325,13 +329,13 @@ class _Parser:
             return _Operand(self._of_terms.add(token.start, p.NOT, [right.node]), token.start, right.end)
         if token.kind == "not":
             index = self._of_conditions.add(token.start, p.NOT, [self._as_condition(right)])
-            return _Operand(index, token.start, right.end, token)
+            return _Operand(index, token.start, right.end, token, is_term=False)
         if right.why:
             self._refuse_condition_weighted(token, value, right)
-        index = self._as_condition(right)
-        if value != 1:
-            index = self._of_conditions.add(token.start, p.WEIGHT, [index], value)
-        return _Operand(index, token.start, right.end, token)
+        if value == 1:
+            return right._replace(start=token.start, why=token)
+        index = self._of_conditions.add(token.start, p.WEIGHT, [self._as_condition(right)], value)
+        return _Operand(index, token.start, right.end, token, is_term=False)
 
     def _close(self, bracket: _Pending, closing: Token) -> None:
         self._pending.pop()
@@ -353,7 +357,7 @@ class _Parser:
 
     def _as_condition(self, operand: _Operand) -> int:
         """The node of a condition; that of a term, which is found among the terms if it was there before."""
-        if operand.why:
+        if not operand.is_term:
             return operand.node
         program, positions = self._of_terms.part(operand.node)
         if program not in self._terms:

@@ -58,18 +58,21 @@ class Builder:
 
     def program(self, root: int) -> Program:
         """The nodes that `root` needs, root last."""
-        return part(self.nodes, needed(self.nodes, root))
+        return part(self.nodes, sorted(needed(self.nodes, root)))
 
 
 def needed(nodes: Sequence[Node], root: int) -> list[int]:
-    """The positions of the nodes that `root` needs, in their order, root last."""
-    found, waiting = set[int](), [root]
+    """The positions of the nodes that `root` needs, operands first, root last: in one order, whatever else is there."""
+    found: dict[int, None] = {}
+    waiting = [(root, False)]
     while waiting:
-        position = waiting.pop()
-        if position not in found:
-            found.add(position)
-            waiting.extend(nodes[position].args)
-    return sorted(found)
+        position, has_operands = waiting.pop()
+        if has_operands:
+            found[position] = None
+        elif position not in found:
+            waiting.append((position, True))
+            waiting.extend((arg, False) for arg in reversed(nodes[position].args))
+    return list(found)
 
 
 def part(nodes: Sequence[Node], kept: Sequence[int]) -> Program:
