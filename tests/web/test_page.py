@@ -176,10 +176,10 @@ def test_a_picture_can_be_dragged_into_a_tray_and_on(page, gallery):
 
 def test_text_becomes_trays_and_trays_become_text(page, gallery):
     a, b, c = page.first(3)
-    page.type_formula(f"({a} or {b}) and not {c}")
+    page.type_formula(f"({a}|{b}) & !{c}")
     page.wait_trays(**{"with": [a, b], "without": [f"{c}, by NOT"]})
     page.wait_hits(found(gallery, f"({a} | {b}) & ~{c}"))
-    assert page.formula == f"({a} or {b}) and not {c}"  # what was typed stays, as long as only text is edited
+    assert page.formula == f"({a}|{b}) & !{c}"  # what was typed stays, as long as only text is edited
     page.chip(f"{c}, by NOT").click()
     page.button("Subtract it instead of NOT").click()
     page.wait_formula(f"({a} | {b}) - {c}")
