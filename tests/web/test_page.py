@@ -242,7 +242,7 @@ def some_formulas(count: int) -> list[str]:
     chance = random.Random(0)
 
     def grow(depth: int, names: Iterator[int]) -> str:
-        kind = chance.choice(["name", "not", "|", "&", "-", "|", "&", "-", "at_least"]) if depth else "name"
+        kind = chance.choice(["name", "not", "|", "&", "-", "|", "&", "-", "at_least", "like"]) if depth else "name"
         if kind == "name":
             return str(next(names))
         if kind == "not":
@@ -250,6 +250,8 @@ def some_formulas(count: int) -> list[str]:
         operands = [f"({grow(depth - 1, names)})" for _ in range(chance.randint(2, 3))]
         if kind == "at_least":
             return f"at_least({chance.randint(1, len(operands))}, {', '.join(operands)})"
+        if kind == "like":
+            return f"like({', '.join(operands)})"
         return f" {kind} ".join(operands)
 
     return [str(Formula(grow(chance.randint(1, 3), itertools.count(1)))) for _ in range(count)]
