@@ -44,7 +44,7 @@ def distribution(function: TruthFunction, operands: Sequence[Representation]) ->
 def truth_of(formula: Formula, values: Mapping[str, np.ndarray], top: int) -> np.ndarray:
     """The truth value of a formula in Gödel logic, in steps of 1/top, for arrays of outcomes."""
     results: list[np.ndarray] = []
-    for op, args, value in formula._program:
+    for op, args, value in formula.program:
         operands = [results[a] for a in args]
         if op == "name":
             result = values[value]
@@ -88,7 +88,7 @@ def independent_distribution(formula: Formula, values: Mapping[str, Representati
     """Operator by operator, as the paper does: operands are independent."""
     functions = TRUTH_FUNCTIONS[logic]
     results: list[np.ndarray] = []
-    for node in formula._program:
+    for node in formula.program:
         args = [Representation(torch.from_numpy(results[a])) for a in node.args]
         if node.op == "name":
             results.append(values[node.value].probs.numpy())
@@ -105,3 +105,33 @@ def counting(logic: str, k: int) -> TruthFunction:
     if logic == "lukasiewicz":
         return lambda *values: min(Fraction(1), max(Fraction(0), sum(values, Fraction(0)) - (k - 1)))
     return lambda *values: sorted(values, reverse=True)[k - 1]
+
+
+def truth_of_condition(tree: tuple, values: Mapping[str, float], logic: str, joined_by: str = "and") -> float:
+    """The truth of a condition in one picture, by recursion over its tree, from those of its terms."""
+    kind, *rest = tree
+    if kind == "term":
+        return values[rest[0]]
+    if kind == "weight" or (kind == "not" and _weighted(rest[0])):
+        # As if the term, or its negation, were written that often.
+        once, factor = _literal(tree, values)
+        return once**factor if joined_by == "and" else 1 - (1 - once) ** factor
+    if kind == "not":
+        return 1 - truth_of_condition(rest[0], values, logic)
+    a, b = (truth_of_condition(one, values, logic, kind) for one in rest)
+    if logic == "godel":
+        return min(a, b) if kind == "and" else max(a, b)
+    if logic == "lukasiewicz":
+        return max(0, a + b - 1) if kind == "and" else min(1, a + b)
+    return a * b if kind == "and" else a + b - a * b
+
+
+def _weighted(tree: tuple) -> bool:
+    return tree[0] == "weight" or (tree[0] == "not" and _weighted(tree[1]))
+
+
+def _literal(tree: tuple, values: Mapping[str, float]) -> tuple[float, float]:
+    if tree[0] == "weight":
+        return values[tree[2]], tree[1]
+    truth, factor = _literal(tree[1], values)
+    return 1 - truth, factor

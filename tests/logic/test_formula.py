@@ -14,9 +14,8 @@ CANONICAL = {
     # words, symbols and space
     "a": "a",
     " a&b ": "a & b",
-    "a AND b Or NOT c": "a & b | ~c",
     "!a": "~a",
-    "not not a": "~~a",
+    "!~a": "~~a",
     "a\n|\tb": "a | b",
     # precedence: not, and, or; - binds like and; left to right
     "a | b & c": "a | b & c",
@@ -58,7 +57,47 @@ CANONICAL = {
     '"and" & "NOT" | "at_least"': '"and" & "NOT" | "at_least"',
     '"a & ~b"': '"a & ~b"',
     '"-a" - "b-"': '"-a" - "b-"',
-    "at_least & b": '"at_least" & b',
+    '"like" | "LIKE.jpg" | like.jpg': '"like" | LIKE.jpg | like.jpg',
+    # several pictures of one thing
+    "LIKE( a,b |c )": "like(a, b | c)",
+    "~like(a) - like(b, like(c, d))": "~like(a) - like(b, like(c, d))",
+    # atoms
+    "word:dog & Picture:dog": "word:dog & picture:dog",
+    'word : "polar bear"': 'word:"polar bear"',
+    "picture:'a.jpg'": "picture:a.jpg",
+    'word:"and"': 'word:"and"',
+    "word | picture": "word | picture",
+    "a.jpg[.1,0.20, 0.6,1]": "a.jpg[0.1, 0.2, 0.6, 1]",
+    "a-b.jpg [0, 0, 1.0, 1]": "a-b.jpg[0, 0, 1, 1]",
+    '"x [1].jpg"[0, 1, 300, 200]': '"x [1].jpg"[0, 1, 300, 200]',
+    '"a[0, 0, 1, 1]"': '"a[0, 0, 1, 1]"',
+    "picture:17[0, 0, 0.00001, 1]": "picture:17[0, 0, 0.00001, 1]",
+    "a[0,0,1,1]-b": "a[0, 0, 1, 1] - b",
+    # words join conditions, and bind weaker than symbols
+    "a AND b Or NOT c": "a and b or not c",
+    "(a or b) and c": "(a or b) and c",
+    "a or (b and c)": "a or b and c",
+    "a and (b and c)": "a and (b and c)",
+    "not not a": "not not a",
+    "not (not (a))": "not not a",
+    "not (a and b)": "not (a and b)",
+    "(not a) and b": "not a and b",
+    "not ~a": "not ~a",
+    "not a | b": "not (a | b)",
+    "a | b and c & d": "(a | b) and (c & d)",
+    "a and (b - c)": "a and (b - c)",
+    "like(a, b) and at_least(1, c)": "like(a, b) and at_least(1, c)",
+    # weights
+    "2*a": "2*a",
+    "2 * a and 0.50*b": "2*a and 0.5*b",
+    "1*a and 1.0*b": "a and b",
+    "1*a": "a",
+    "not 2*crowd.jpg": "not 2*crowd.jpg",
+    "2*2": "2*2",
+    "2*(a | b)": "2*(a | b)",
+    "2*((a))": "2*a",
+    ".5*~a or 3.*like(a)": "0.5*~a or 3*like(a)",
+    "2*a[0, 0, 2, 2]": "2*a[0, 0, 2, 2]",
 }
 
 
@@ -106,7 +145,7 @@ ERRORS = {
     "a)": (1, 'this ")" closes nothing'),
     "()": (1, 'expected a name, "~" or "(", found ")"'),
     "a, b": (1, '"," stands only between the operands of at_least'),
-    "(a, b)": (2, '"," stands only between the operands of at_least'),
+    "(a, b)": (2, '"," stands only between the operands of at_least and of like'),
     "~": (1, "found the end"),
     "a & #b": (4, 'unexpected "#"; a name with such a character goes in quotes'),
     "a = b": (2, 'unexpected "="'),
@@ -127,6 +166,84 @@ ERRORS = {
     "at_least(2,)": (11, 'found ")"'),
     "at_least(3, a, b)": (0, "at_least(3, …) needs 3 operands or more, and has 2"),
     "at_least(1, a": (8, 'this "(" is never closed'),
+    "at_least & b": (0, 'expected "(" behind "at_least"; as a name it goes in quotes: "at_least"'),
+    # several pictures of one thing
+    "like()": (5, "like needs a picture or more: like(a, b, c)"),
+    "like": (0, 'expected "(" behind "like"; as a name it goes in quotes: "like"'),
+    "Like & a": (0, 'as a name it goes in quotes: "Like"'),
+    "like(a,)": (7, 'found ")"'),
+    "like(a, b": (4, 'this "(" is never closed'),
+    # words as names
+    "or": (0, 'found "or"; as a name it goes in quotes: "or"'),
+    "a & and": (4, 'as a name it goes in quotes: "and"'),
+    "a not b": (2, 'expected "and" or "or" before "not"'),
+    "a and": (5, "found the end"),
+    "a and or b": (6, 'found "or"'),
+    "not": (3, "found the end"),
+    # conditions where terms are asked for
+    "(a and b) | c": (10, 'write (a and b) or c: "|" joins pictures, "or" joins conditions'),
+    "x & (a or b)": (2, 'write x and (a or b): "&" joins pictures, "and" joins conditions'),
+    "(a and b) - c": (10, 'write (a and b) and not c: "-" joins pictures, "and not" joins conditions'),
+    "a | not b": (2, "write a or not b"),
+    "a | not b & c": (2, "write a or not b & c"),
+    "~(a or b)": (0, 'write not (a or b): "~" is for pictures, "not" for conditions'),
+    "~not a": (0, "write not not a"),
+    f"({' and '.join('abc' * 20)}) | c": (358, "write … or c"),
+    "at_least(1, a, b and c)": (17, 'at_least(…) is of pictures, not of conditions: write "&" for "and"'),
+    "at_least(1, (not a))": (13, 'write "~" for "not"'),
+    "like(a or b)": (7, 'like(…) is of pictures, not of conditions: write "|" for "or"'),
+    # weights
+    "2*a | b": (4, "a weight counts a whole term: write 2*(a | b), or 2*a or b"),
+    "a | 0.5*b": (2, "a weight counts a whole term: write 0.5*(a | b), or a or 0.5*b"),
+    "2*a - (b and c)": (4, "write 2*a and not (b and c)"),
+    "~2*a": (0, "write not 2*a"),
+    "2*(a and b)": (0, "a weight counts a term, not a condition: write 2*a and 2*b"),
+    "2*not a": (0, 'the weight stands behind "not": write not 2*a'),
+    "2*3*a": (0, "a term has one weight"),
+    "2*(3*a)": (0, "a term has one weight"),
+    "like(a, 2*b)": (8, "a weight counts a whole term: write it before like(…)"),
+    "0*a": (0, 'a weight is a number from 0.001 to 1,000, such as 2 or 0.5 in 2*a, not "0"'),
+    "a and -1*b": (6, 'not "-1"'),
+    "nan*a": (0, 'not "nan"'),
+    "inf*a": (0, 'not "inf"'),
+    "1e999*a": (0, 'not "1e999"'),
+    "1000.5*a": (0, 'not "1000.5"'),
+    '"2"*a': (0, "a weight is a number"),
+    "²*a": (0, "a weight is a number"),
+    "a*b": (0, 'a weight is a number from 0.001 to 1,000, such as 2 or 0.5 in 2*a, not "a"'),
+    "(a)*2": (3, "a weight stands before its term, as in 2*a"),
+    "*a": (0, 'found "*"'),
+    "2*": (2, "found the end"),
+    # crops
+    "a[]": (2, "a crop has four numbers, name[left, top, right, bottom]; a name with brackets goes in quotes"),
+    "a[0, 0, 0.5]": (11, "a crop has four numbers"),
+    "a[0, 0, 1, 1, 1]": (15, "a crop has four numbers"),
+    "photo[1].jpg": (7, "a name with brackets goes in quotes"),
+    "a[0, 0, b, 1]": (8, "a crop has four numbers"),
+    'a[0, 0, "1", 1]': (8, "a crop has four numbers"),
+    "a[nan, 0, 1, 1]": (2, "a crop has four numbers"),
+    "a[0, 0, 1e999, 1]": (8, "a crop has four numbers"),
+    "a[0, 0, 1, 1": (1, "a crop has four numbers"),
+    "a[": (2, "a crop has four numbers"),
+    "a[0.5, 0, 0.5, 1]": (1, "the crop is empty, with left 0.5, right 0.5; it is [left, top, right, bottom]"),
+    "a[0, 30, 20, 10]": (1, "the crop is empty, with top 30, bottom 10"),
+    "a[-0.1, 0, 1, 1]": (2, 'a crop begins at 0: "-0.1" is outside of the picture'),
+    "a[0, 0, 1.5, 1]": (8, "1.5 is outside of the picture: a crop is all in fractions from 0 to 1, or all in whole"),
+    "a[0, 0, 0.5, 200]": (
+        8,
+        "0.5 does not go with 200: a crop is all in fractions from 0 to 1, or all in whole pixels",
+    ),
+    f"a[0, 0, {'9' * 400}, 1]": (8, "no picture is wider than 1,000,000 pixels"),
+    "a[0, 0, 1, 1][0, 0, 1, 1]": (13, 'before "["'),
+    "[0, 0, 1, 1]": (0, 'found "["'),
+    "a]": (1, "a name with such a character goes in quotes"),
+    # kinds
+    "word:": (5, 'expected a name behind "word:", found the end'),
+    "word:or": (5, 'as a name it goes in quotes: "or"'),
+    "C:/a.jpg": (0, 'before ":" stands "word" or "picture", not "C"; a name with ":" goes in quotes'),
+    "word:dog[0, 0, 1, 1]": (8, "a crop is of a picture, and this is a word"),
+    '"word":dog': (6, 'before ":"'),
+    ":dog": (0, 'found ":"'),
 }
 
 
@@ -186,7 +303,7 @@ def test_length_is_limited():
         Formula("a" * (MAX_CHARACTERS + 1))
 
 
-@pytest.mark.parametrize("bracket", ["(", "~", "not ", "!", "at_least(1, ", "~("])
+@pytest.mark.parametrize("bracket", ["(", "~", "not ", "!", "at_least(1, ", "like(", "~("])
 def test_nesting_is_limited_without_a_recursion_error(bracket):
     def nested(depth: int) -> str:
         levels = depth // 2 if bracket == "~(" else depth
@@ -198,7 +315,10 @@ def test_nesting_is_limited_without_a_recursion_error(bracket):
         Formula(nested(MAX_NESTING + 2))
 
 
-@pytest.mark.parametrize("sign", ["|", "&", " -", "-~", "&(b|c)|", "|~(a&b)-"])
+@pytest.mark.parametrize(
+    "sign",
+    ["|", "&", " -", "-~", "&(b|c)|", "|~(a&b)-", " and ", "|b and ", ' and not"b c"or ', "[0,0,1,.9]|", " or .5*~"],
+)
 def test_long_formulas_are_read_and_written_back_within_the_limit(sign):
     text = sign.join(["a"] * (MAX_CHARACTERS // (len(sign) + 1)))
     assert Formula(str(Formula(text))) == Formula(text)
@@ -210,8 +330,10 @@ def test_a_formula_is_text():
 
 
 def test_equal_formulas_are_equal_however_written():
-    assert Formula("a and (not b)") == Formula("a & ~b")
-    assert len({Formula("a & b"), Formula("(a) and b"), Formula("b & a")}) == 2
+    assert Formula("a&(!b)") == Formula("a & ~b")
+    assert len({Formula("a & b"), Formula("(a) &b"), Formula("b & a")}) == 2
+    assert len({Formula("a and 1*(b|c)"), Formula("(a) AND(b | c)"), Formula("(b | c) and a")}) == 2
+    assert Formula("a and b") != Formula("a & b")
     assert Formula("a") != "a"
 
 
@@ -222,7 +344,17 @@ def test_any_text_is_a_formula_or_a_formula_error(text):
 
 
 @settings(max_examples=500)
-@given(st.lists(st.sampled_from([*"ab&|~-!(), \"'\\", "not", "at_least(", "at_least(2,", "a-b", "x.jpg"])).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *"ab2&|~-!(), \"'\\[]*:",
+                *("not ", " and ", " or ", "at_least(", "at_least(2,", "like(", "a-b", "x.jpg"),
+                *("word:", "[0, 0, .5, 1]", "[0,0,9,9]", "2*", "0.5*"),
+            ]
+        )
+    ).map("".join)
+)
 def test_any_mixture_of_tokens_is_a_formula_or_a_formula_error(text):
     _read(text)
 
@@ -275,7 +407,7 @@ def test_any_name_can_be_quoted(name):
 def test_a_formula_shows_every_mention_of_a_name_and_where_it_stands():
     formula = Formula('at_least(2, a, "b c", a) - ~a')
     assert [mention.name for mention in formula.mentions] == ["a", "b c", "a", "a"]
-    assert [formula.text[start:end] for _, start, end in formula.mentions] == ["a", '"b c"', "a", "a"]
+    assert [formula.text[mention.start : mention.end] for mention in formula.mentions] == ["a", '"b c"', "a", "a"]
     assert formula.names == ("a", "b c")
 
 

@@ -354,6 +354,59 @@ def test_operands_that_do_not_fit_are_told():
         Formula("a").evaluate({"a": a}, logic="boole")
 
 
+@pytest.mark.parametrize("semantics", ["exact", "independent"])
+def test_like_is_the_mean_of_its_examples(semantics):
+    r = named(7)
+    a, b, c, d = r.values()
+    mean = Representation((a.probs + b.probs + (c & d).probs) / 3)
+    assert Formula("like(a, b, c & d)").evaluate(r, semantics).isclose(mean)
+    assert Formula("like(a)").evaluate(r, semantics).isclose(a)
+    nested = Representation((mean.probs + d.probs) / 2)
+    assert Formula("~like(like(a, b, c & d), d) | a").evaluate(r, "independent").isclose(~nested | a)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("like(a, b) & like(a, b)", "like(a, b)"),
+        ("like(a, b) | (like(a,b) & c)", "like(a, b)"),
+        ("like(a & a, b)", "like(a, b)"),
+        ("~like(a, b)", "like(~a, ~b)"),
+        ("like(a, b, c)", "like(c, a, b)"),
+    ],
+)
+def test_like_is_one_variable_for_the_laws(left, right):
+    r = named(8, m=6)
+    assert Formula(left).evaluate(r).isclose(Formula(right).evaluate(r))
+
+
+@settings(max_examples=100)
+@given(text=formulas(like=True, leaves=8), semantics=st.sampled_from(["exact", "independent"]), seed=seeds)
+def test_formulas_with_like_have_a_representation_and_a_cost(text, semantics, seed):
+    formula = Formula(text)
+    Representation(formula.evaluate(named(seed, n=2, m=3, batch=(2,)), semantics).probs)
+    assert formula.cost((2, 3)).seconds < 5
+
+
+def test_deep_and_wide_likes_need_no_recursion():
+    r = named(0, n=2, m=3)
+    assert Formula("like(" * 200 + "a" + ")" * 200).evaluate(r).isclose(r["a"])
+    assert Formula(f"like({', '.join(['a'] * 3_000)})").evaluate(r).isclose(r["a"])
+    Formula(" | ".join(["like(a)", "like(b, a)"] * 400)).evaluate(r, "independent")
+
+
+def test_atoms_with_a_kind_or_a_crop_have_values_of_their_own():
+    a, b, c, d = named(9).values()
+    expected = ((a | b) & c) - d
+    formula = Formula('(dog | word:dog) & "my dog"[0,0, .5,1] - "dog[0, 0, 0.5, 1]"')
+    texts = {"dog": a, "word:dog": b, '"my dog"[0, 0, 0.5, 1]': c, "dog[0, 0, 0.5, 1]": d}
+    assert formula.evaluate(texts).isclose(expected)
+    assert formula.evaluate(dict(zip(formula.atoms, (a, b, c, d), strict=True))).isclose(expected)
+    with pytest.raises(FormulaError) as caught:
+        formula.evaluate({"dog": a})
+    assert (caught.value.position, caught.value.message) == (7, "the value of word:dog is not given")
+
+
 def test_a_long_formula_with_ten_repeated_names_ends():
     """The worst that the limits let in: 10,000 characters over ten names."""
     generator = np.random.default_rng(0)
@@ -365,7 +418,7 @@ def test_a_long_formula_with_ten_repeated_names_ends():
     np.testing.assert_allclose(formula.evaluate(values).probs, exact_distribution(formula, values), atol=1e-10)
 
 
-TOKENS = [*"abc&|~-(), ", "at_least(", "at_least(2,", "(a|b)", "&a", "-b", "|~c", "zebra"]
+TOKENS = [*"abc&|~-(), ", "at_least(", "at_least(2,", "(a|b)", "&a", "-b", "|~c", "zebra", "like(", " and ", "2*"]
 
 
 @settings(max_examples=500)

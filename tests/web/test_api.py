@@ -301,6 +301,7 @@ FORMULAS = (
     "cat-1.png & ~dog-2.jpg",
     '(cat-1.png | "my dog.gif") - 5',
     "at_least(2, 1, 2, 3) & ~4",
+    "like(1, 2, 3 | 4) - 5",
     "1 & (1 | 2)",
 )
 
@@ -343,9 +344,9 @@ def test_similar_is_a_search_for_one_picture(client):
 
 
 def test_a_formula_is_told_as_a_tree_with_every_mention(client):
-    text = 'at_least(2, 3, "my dog.gif", ~3) | 4 | (5 | 6) - 7 - 8'
+    text = 'at_least(2, 3, "my dog.gif", ~3) | 4 | (5 | 6) - 7 - like(8, 9)'
     told = get(client, "formula", formula=text)
-    assert [text[name["start"] : name["end"]] for name in told["names"]] == ["3", '"my dog.gif"', "3", *"45678"]
+    assert [text[name["start"] : name["end"]] for name in told["names"]] == ["3", '"my dog.gif"', "3", *"456789"]
     assert told["names"][1]["file"] == "my dog.gif"
 
     def short(node: dict) -> object:
@@ -362,7 +363,7 @@ def test_a_formula_is_told_as_a_tree_with_every_mention(client):
         "or",
         ["at_least", 2, "3", '"my dog.gif"', ["not", "3"]],
         "4",
-        ["minus", ["minus", ["or", "5", "6"], "7"], "8"],
+        ["minus", ["minus", ["or", "5", "6"], "7"], ["like", "8", "9"]],
     ]
 
 

@@ -176,10 +176,10 @@ def test_a_picture_can_be_dragged_into_a_tray_and_on(page, gallery):
 
 def test_text_becomes_trays_and_trays_become_text(page, gallery):
     a, b, c = page.first(3)
-    page.type_formula(f"({a} or {b}) and not {c}")
+    page.type_formula(f"({a}|{b}) & !{c}")
     page.wait_trays(**{"with": [a, b], "without": [f"{c}, by NOT"]})
     page.wait_hits(found(gallery, f"({a} | {b}) & ~{c}"))
-    assert page.formula == f"({a} or {b}) and not {c}"  # what was typed stays, as long as only text is edited
+    assert page.formula == f"({a}|{b}) & !{c}"  # what was typed stays, as long as only text is edited
     page.chip(f"{c}, by NOT").click()
     page.button("Subtract it instead of NOT").click()
     page.wait_formula(f"({a} | {b}) - {c}")
@@ -242,7 +242,7 @@ def some_formulas(count: int) -> list[str]:
     chance = random.Random(0)
 
     def grow(depth: int, names: Iterator[int]) -> str:
-        kind = chance.choice(["name", "not", "|", "&", "-", "|", "&", "-", "at_least"]) if depth else "name"
+        kind = chance.choice(["name", "not", "|", "&", "-", "|", "&", "-", "at_least", "like"]) if depth else "name"
         if kind == "name":
             return str(next(names))
         if kind == "not":
@@ -250,6 +250,8 @@ def some_formulas(count: int) -> list[str]:
         operands = [f"({grow(depth - 1, names)})" for _ in range(chance.randint(2, 3))]
         if kind == "at_least":
             return f"at_least({chance.randint(1, len(operands))}, {', '.join(operands)})"
+        if kind == "like":
+            return f"like({', '.join(operands)})"
         return f" {kind} ".join(operands)
 
     return [str(Formula(grow(chance.randint(1, 3), itertools.count(1)))) for _ in range(count)]

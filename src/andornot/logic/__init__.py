@@ -1,12 +1,15 @@
 """The algebra: pure tensor maths. It knows no images and no files."""
 
+from .atoms import Atom, Crop
 from .distance import Score, containment, cross_entropy, degree_distance, expected_bce
 from .formula import Formula
 from .operators import all_of, any_of, at_least, coimplication, difference, godel_not, implication
-from .parser import FormulaError
 from .representation import Representation
+from .tokens import FormulaError
 
 __all__ = [
+    "Atom",
+    "Crop",
     "Formula",
     "FormulaError",
     "Representation",

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Final
 
 from . import program as p
-from .program import Builder, Node, Program
+from .program import Builder, Node, Program, Value
 
 FALSE: Final = 0
 BETWEEN: Final = 1
@@ -83,7 +83,7 @@ class _Expansion:
         cases = [self._plan(self._restrict(index, name, state), share / 3) for state in (FALSE, BETWEEN, TRUE)]
         return self._planned_node(EXPAND, cases, name)
 
-    def _planned_node(self, op: str, args: Sequence[int], value: str | int) -> int:
+    def _planned_node(self, op: str, args: Sequence[int], value: Value) -> int:
         self._spend(Node(op, tuple(args), value), self._done)
         return self._add(op, args, value)
 
@@ -108,7 +108,7 @@ class _Expansion:
                 waiting.extend(self._table.nodes[index].args)
         return sorted(found)
 
-    def _add(self, op: str, args: Sequence[int] = (), value: str | int = 0) -> int:
+    def _add(self, op: str, args: Sequence[int] = (), value: Value = 0) -> int:
         index = self._table.add(op, args, value)
         if index == len(self._names):
             mentions = {str(value): 1} if op == p.NAME else {}

@@ -1,129 +1,268 @@
-"""`Formula`: a query such as `(a | b) & ~c`, read once, evaluated on any representations."""
+"""`Formula`: a query such as `(a | b) & ~c` or `a and not b`, read once, evaluated on any representations or truths."""
 
-import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
-from functools import reduce
-from typing import Final
+from functools import cached_property
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..choices import SEMANTICS
 from ..errors import AndornotError, did_you_mean, unknown
-from . import exact, godel, parser
+from . import parser, truth, writing
 from . import program as p
-from .cost import MAX_SECONDS, Cost, Plan, TooLong, plan_of_states, plan_of_values
+from .atoms import Atom, is_bare
+from .atoms import write_name as write_name
+from .cost import Cost
+from .evaluation import TermEvaluation
 from .operators import Logic, get_logic
-from .parser import FormulaError, Mention
+from .parser import Mention, Parsed, ParsedTerm
 from .program import Node, Program
-from .representation import Representation, check_same_features, combine, common_shape, wide_dtype
+from .representation import Representation, check_same_features
+from .tokens import FormulaError
 
-# Of the lattice; a plan goes that deep.
-MAX_REPEATED_NAMES: Final = 10
-
-_OR_LEVEL, _AND_LEVEL, _NOT_LEVEL, _ATOM_LEVEL = range(1, 5)
+Degrees = TypeVar("Degrees", Tensor, np.ndarray)
 
 
 class Formula:
-    """A formula over names of pictures: `|`, `&`, `~`, `-`, words `or and not`, `at_least(k, …)`, "quoted names".
+    """A term, which describes a picture, or a condition, which says what pictures must be.
 
-    >>> f = Formula("(a or b) and not c")
-    >>> str(f), f.names
-    ('(a | b) & ~c', ('a', 'b', 'c'))
+    A term joins atoms with `|`, `&`, `~`, `-`, `at_least(k, …)` and `like(…)`. A condition joins terms with `or`,
+    `and`, `not`, and may weigh them: `2*a`. An atom is a name, also in "quotes", a crop of one, such as
+    `a[left, top, right, bottom]`, or a name of a kind, `word:a` or `picture:a`.
+
+    >>> f = Formula("(a|b) & !c")
+    >>> str(f), f.names, f.is_condition
+    ('(a | b) & ~c', ('a', 'b', 'c'), False)
     >>> a, b, c = Representation([[[0.9, 0.1]], [[0.2, 0.8]], [[0.5, 0.5]]])
     >>> f.evaluate({"a": a, "b": b, "c": c}).degrees
     tensor([0.4100])
+
+    >>> f = Formula("a and not (b | c)")
+    >>> f.is_condition, f.terms
+    (True, (Formula('a'), Formula('b | c')))
+    >>> f.truth({"a": torch.tensor([0.5, 0.5]), "b | c": torch.tensor([0.0, 0.5])})
+    tensor([0.5000, 0.2500])
     """
 
     def __init__(self, text: str) -> None:
         """Raises a FormulaError with a caret under the spot if `text` is no formula."""
         if not isinstance(text, str):
             raise TypeError(f"a formula is a text, got {type(text).__name__}")
-        self._text = text
-        self._program, self._mentions, self._positions = parser.parse(text)
-        # Where each name stands first.
-        self._names: dict[str, int] = {}
-        for mention in self._mentions:
-            self._names.setdefault(mention.name, mention.start)
-        self._repeated = tuple(name for name, count in p.mentions(self._program).items() if count > 1)
-        self._has_minus = any(node.op == p.MINUS for node in self._program)
-        self._plan: Plan | None = None
+        self._text: str | None = text
+        self._source = text
+        self._parsed = parser.parse(text)
+
+    @classmethod
+    def _part(cls, source: str, term: ParsedTerm) -> "Formula":
+        """A term that stands somewhere in a text."""
+        part = cls.__new__(cls)
+        part._text, part._source = None, source
+        part._parsed = Parsed((Node(p.TERM),), (term,), term.mentions, {0: term.mentions[0].start})
+        return part
+
+    # --- what it says -----------------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """The formula as it was written."""
-        return self._text
+        """The formula as it was written; that of a term of a condition is its usual way to be written."""
+        return str(self) if self._text is None else self._text
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the formula, in the order of their first mention."""
-        return tuple(self._names)
+        return tuple(dict.fromkeys(mention.name for mention in self.mentions))
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """What the formula is made of, in the order of first mention: names, with their kind and their crop.
+
+        >>> Formula("word:dog and a.jpg[0, 0, 200, 100]").atoms[1]
+        Atom(name='a.jpg', kind='', crop=Crop(left=0, top=0, right=200, bottom=100))
+        """
+        return tuple(dict.fromkeys(mention.atom for mention in self.mentions))
 
     @property
     def mentions(self) -> tuple[Mention, ...]:
-        """Every mention of a name, in the order of the text.
+        """Every mention of an atom, in the order of the text; for a term of a condition their places are in that.
 
-        >>> Formula("a & ~a").mentions
-        (Mention(name='a', start=0, end=1), Mention(name='a', start=5, end=6))
+        >>> f = Formula("a.jpg and not word:dog")
+        >>> [f.text[mention.start : mention.end] for mention in f.mentions]
+        ['a.jpg', 'word:dog']
         """
-        return self._mentions
+        return self._parsed.mentions
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether `and`, `or`, `not` or a weight is in it. A term alone is the simplest condition, but no real one."""
+        return len(self._parsed.condition) > 1
+
+    @cached_property
+    def terms(self) -> tuple["Formula", ...]:
+        """The terms of a condition, each once, in the order of first mention; of a term itself."""
+        if not self.is_condition:
+            return (self,)
+        return tuple(self._part(self._source, term) for term in self._parsed.terms)
+
+    @property
+    def positive_terms(self) -> tuple["Formula", ...]:
+        """The terms that a picture should show: those that occur without `not`, all brackets dissolved."""
+        return tuple(self.terms[number] for number in sorted(truth.signs_of(self._parsed.condition)[0]))
+
+    @property
+    def negative_terms(self) -> tuple["Formula", ...]:
+        """The terms that a picture should not show. One that is asked for both ways is among both.
+
+        >>> f = Formula("a and not (b or not c) and not a")
+        >>> f.positive_terms, f.negative_terms
+        ((Formula('a'), Formula('c')), (Formula('a'), Formula('b')))
+        """
+        return tuple(self.terms[number] for number in sorted(truth.signs_of(self._parsed.condition)[1]))
+
+    @property
+    def condition(self) -> Program:
+        """The operations of a condition, equal ones once, the last one last; the value of a TERM is its number.
+
+        >>> [(node.op, node.args, node.value) for node in Formula("not 2*a").condition]
+        [('term', (), 0), ('weight', (0,), 2.0), ('not', (1,), 0)]
+        """
+        return self._parsed.condition
 
     @property
     def program(self) -> Program:
-        """The operations in the order of evaluation, equal ones once, the last one last.
+        """The operations of a term in the order of evaluation, equal ones once, the last one last.
 
         >>> Formula("a & ~a").program
         (Node(op='name', args=(), value='a'), Node(op='not', args=(0,), value=0), Node(op='and', args=(0, 1), value=0))
         """
-        return self._program
+        return self._term.program
 
-    def error_at(self, name: str, message: str) -> FormulaError:
-        """An error that points at the first mention of a name."""
-        return FormulaError(message, self._text, self._names[name])
+    @property
+    def examples(self) -> tuple["Formula", ...]:
+        """The operands of a term that is `like(…)`; none of any other.
+
+        >>> Formula("like(a, b & c)").examples
+        (Formula('a'), Formula('b & c'))
+        """
+        program = self.program
+        return tuple(map(self._within, program[-1].args)) if program[-1].op == p.LIKE else ()
+
+    @property
+    def likes(self) -> tuple["Formula", ...]:
+        """Every `like(…)` in a term, in the order of evaluation.
+
+        >>> Formula("like(a, b) & ~like(c, d)").likes
+        (Formula('like(a, b)'), Formula('like(c, d)'))
+        """
+        return tuple(self._within(index) for index, node in enumerate(self.program) if node.op == p.LIKE)
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def error_at(self, what: str | Atom, message: str) -> FormulaError:
+        """An error that points at the first mention of a name or an atom."""
+        return FormulaError(message, self._source, self._first(what).start)
+
+    def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
+        """The error for a name that stands for nothing, with what may have been meant."""
+        _, start, end, _ = self._first(name)
+        before, after = self._source[:start].rstrip(), self._source[end:].lstrip()
+        if name.startswith("/") and self._source[:start].endswith("~"):
+            hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
+        elif "-" in name and is_bare(name):
+            hint = _hint_at_minus(name, list(map(str, known)))
+        elif nearest := get_close_matches(name, map(str, known), n=3):
+            hint = did_you_mean(nearest)
+        elif before.endswith("-") or after.startswith("-"):
+            hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
+        else:
+            hint = ""
+        return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._source, start)
+
+    def _first(self, what: str | Atom) -> Mention:
+        return next(mention for mention in self.mentions if what in (mention.name, mention.atom))
+
+    def _no_term(self) -> FormulaError:
+        """What says that a condition is no term, at the first word or weight that makes it one."""
+        made = [(at, self.condition[index]) for index, at in self._parsed.positions.items()]
+        position, node = min((at, node) for at, node in made if node.op != p.TERM)
+        if node.op == p.WEIGHT:
+            message = "a weight makes this a condition, which has a truth in each picture and no representation"
+        else:
+            sign = {p.AND: "&", p.OR: "|", p.NOT: "~"}[node.op]
+            message = f'"{node.op}" makes this a condition, which has a truth in each picture and no representation; '
+            message += f'"{sign}" joins pictures' if node.op != p.NOT else f'"{sign}" is for pictures'
+        return FormulaError(message, self._source, position)
+
+    # --- truth ------------------------------------------------------------------------------------------------------
+
+    def truth(self, values: Mapping[str, Degrees] | Mapping["Formula", Degrees], logic: str = "product") -> Degrees:
+        """The truth of the condition in each picture, given that of each term: degrees from 0 to 1, which broadcast.
+
+        The key of a term is its text, with any spaces, or the term itself. `logic`: "product" (AND is a·b, OR is
+        a + b - a·b), "godel" (the smaller, the larger) or "lukasiewicz" (max(0, a + b - 1), min(1, a + b)). NOT is
+        1 - t in all three. NumPy arrays give an array.
+        """
+        given = self._by_term(values)
+        result = self.truth_of_terms(truth.checked(dict(zip(map(str, self.terms), given, strict=True))), logic)
+        return result if isinstance(given[0], Tensor) else result.numpy()
+
+    def truth_of_terms(self, truths: Sequence[Tensor], logic: str = "product") -> Tensor:
+        """`truth`, unchecked, from tensors in the order of `terms`: for one block of pictures after the other.
+
+        It never falls if the truth of a term rises that is no negative term, nor rises if that of one rises that is no
+        positive term. So it is at most what it is for the highest truths of positive and the lowest of negative terms.
+
+        >>> Formula("a or b").truth_of_terms([torch.tensor(0.5), torch.tensor(0.5)])
+        tensor(0.7500)
+        """
+        return truth.truth(self._steps, truths, logic)
+
+    @cached_property
+    def _steps(self) -> Program:
+        return truth.steps_of(self.condition)
+
+    def _by_term(self, values: Mapping[str, Degrees] | Mapping["Formula", Degrees]) -> list[Degrees]:
+        """The values in the order of the terms."""
+        numbers = {term: number for number, term in enumerate(self.terms)}
+        found: dict[int, Degrees] = {}
+        for key, value in values.items():
+            number = next((numbers[term] for term in _readings(key) if term in numbers), None)
+            if number is None:
+                raise AndornotError(unknown("term", key, map(str, self.terms)))
+            if number in found:
+                raise AndornotError(f'the truth of "{self.terms[number]}" is given twice')
+            found[number] = value
+        for term, number in numbers.items():
+            if number not in found:
+                raise FormulaError(f'the truth of "{term}" is not given', self._source, term.mentions[0].start)
+        return [found[number] for number in range(len(numbers))]
+
+    # --- the representation of a term -------------------------------------------------------------------------------
 
     def evaluate(
-        self, values: Mapping[str, Representation], semantics: str = "exact", logic: str | Logic = "godel"
+        self,
+        values: Mapping[str, Representation] | Mapping[Atom, Representation],
+        semantics: str = "exact",
+        logic: str | Logic = "godel",
     ) -> Representation:
-        """The representation of the formula, given that of each name; leading dimensions broadcast.
+        """The representation of a term, given that of each atom; leading dimensions broadcast.
 
+        The key of an atom is its name, or its text where it has a kind or a crop, or the atom itself.
         `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
         `"independent"` is the paper's: each mention is a fresh variable with the same distribution. They differ only if
-        a name occurs twice. `logic`: "godel" (the paper's), "lukasiewicz", "product", or an object
-        like them: a `Logic` of your own.
+        a name occurs twice. `like(…)` is the mean of its examples' distributions, and a variable of its own.
+        `logic`: "godel" (the paper's), "lukasiewicz", "product", or an object like them: a `Logic` of your own.
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
             raise AndornotError(unknown("semantics", semantics, SEMANTICS))
-        for name in self._names:
-            if name not in values:
-                raise self.unknown_name(name, values)
-        operands = [values[name] for name in self._names]
-        check_same_features(operands)
-        if semantics == "independent" or not self._repeated:
-            return combine(lambda *probs: self._evaluate_independent(self._named(probs), chosen), *operands)
-        if chosen is not godel:
-            message = f'semantics="exact" is Gödel\'s alone, and "{self._repeated[0]}" occurs more than once'
-            raise self._refused(f'{message}; use semantics="independent"')
-        shape = common_shape(operands)
-        dtype = wide_dtype(reduce(torch.promote_types, (operand.dtype for operand in operands)))
-        plan = self._planned(shape[-2:], dtype)
-        features_at_once = self.cost(shape, dtype).features_at_once
-
-        def kernel(*probs: Tensor) -> Tensor:
-            named = self._named(probs)
-            # A name that the laws remove from the formula still has a say in the shape of the result.
-            kept = (*shape[:-2], probs[0].shape[-2], shape[-1])
-            if self._has_minus:
-                return self._evaluate_by_values(named, chosen).expand(kept)
-            return exact.evaluate(plan.steps, named).expand(kept)
-
-        def in_parts(*probs: Tensor) -> Tensor:
-            parts = zip(*(torch.split(one, features_at_once, -2) for one in probs), strict=True)
-            return torch.cat([kernel(*part) for part in parts], -2)
-
-        return combine(in_parts if features_at_once < shape[-2] else kernel, *operands)
+        evaluation = self._evaluation
+        known = {str(atom): self._value(atom, values) for atom in self.atoms}
+        check_same_features(list(known.values()))
+        return evaluation.evaluate(known, semantics, chosen)
 
     def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
         """What `evaluate` takes for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
@@ -134,161 +273,79 @@ class Formula:
         >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
         True
         """
-        plan = self._planned(shape[-2:], dtype)
-        of_one = plan.cost(shape[-2:], dtype.itemsize)
-        if of_one.seconds > MAX_SECONDS:
-            raise self._too_long(of_one.seconds)
-        return plan.cost(shape, dtype.itemsize)
+        return self._evaluation.cost(shape, dtype)
 
-    def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
-        """The error for a name that stands for nothing, with what may have been meant."""
-        start = self._names[name]
-        before, after = self._text[:start].rstrip(), self._text[start + len(name) :].lstrip()
-        if name.startswith("/") and self._text[:start].endswith("~"):
-            hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
-        elif "-" in name and parser.is_bare(name):
-            hint = self._hint_at_minus(name, list(map(str, known)))
-        elif nearest := get_close_matches(name, map(str, known), n=3):
-            hint = did_you_mean(nearest)
-        elif before.endswith("-") or after.startswith("-"):
-            hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
-        else:
-            hint = ""
-        return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._text, start)
+    @property
+    def _term(self) -> ParsedTerm:
+        if self.is_condition:
+            raise self._no_term()
+        return self._parsed.terms[0]
 
-    @staticmethod
-    def _hint_at_minus(name: str, known: list[str]) -> str:
-        """What a name with "-" in it may have meant: a picture named like it, or a difference."""
-        minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
-        cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
-        for left, right in cuts:
-            if left in known and right in known:
-                return minus.format(left, right)
-        nearest = get_close_matches(name, known, n=3)
-        return (f"{did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
-
-    def _planned(self, shape: Sequence[int], dtype: torch.dtype) -> Plan:
-        """The steps of an exact evaluation. Those of names with states are found once, whatever the shape."""
-        if self._has_minus:
-            return plan_of_values(self._program, len(self._repeated), shape[-1])
-        if self._plan is None:
-            if len(self._repeated) > MAX_REPEATED_NAMES:
-                message = f"{len(self._repeated)} names occur more than once, more than the {MAX_REPEATED_NAMES} that"
-                raise self._refused(f'{message} semantics="exact" can take; use semantics="independent"')
-            try:
-                self._plan = plan_of_states(self._program, shape, dtype.itemsize)
-            except TooLong as too_long:
-                raise self._too_long(too_long.seconds) from None
-        return self._plan
-
-    def _too_long(self, seconds: float) -> FormulaError:
-        count = len(self._repeated)
-        why = f"{count} names occur more than once" if count > 1 else f'"{self._repeated[0]}" occurs more than once'
-        instead = 'write "a & ~b" for "a - b", ' if self._has_minus else ""
-        return self._refused(
-            f'semantics="exact" would take {_duration(seconds)}, more than the {MAX_SECONDS:.0f} that it may: {why}; '
-            f'{instead}repeat fewer names, or use semantics="independent"'
+    def _within(self, root: int) -> "Formula":
+        """The part of a term that is computed by that operation."""
+        program, mentions, positions = self._term
+        kept = p.needed(program, root)
+        atoms = {str(program[index].value) for index in kept if program[index].op == p.NAME}
+        own = tuple(mention for mention in mentions if str(mention.atom) in atoms)
+        return self._part(
+            self._source, ParsedTerm(p.part(program, kept), own, {new: positions[old] for new, old in enumerate(kept)})
         )
 
-    def _refused(self, message: str) -> FormulaError:
-        """An error that points at the last of the names that occur more than once."""
-        return self.error_at(self._repeated[-1], message)
+    @cached_property
+    def _evaluation(self) -> TermEvaluation:
+        return TermEvaluation(self._term.program, self._source, self._term.positions)
 
-    def _named(self, probs: Sequence[Tensor]) -> dict[str, Tensor]:
-        return dict(zip(self._names, probs, strict=True))
+    def _value(
+        self, atom: Atom, values: Mapping[str, Representation] | Mapping[Atom, Representation]
+    ) -> Representation:
+        key = atom.name if atom.is_plain else str(atom)
+        for given in (atom, key):
+            if given in values:
+                return values[given]  # type: ignore[index]
+        if not atom.is_plain:
+            raise self.error_at(atom, f"the value of {key} is not given")
+        raise self.unknown_name(atom.name, map(str, values))
 
-    def _evaluate_by_values(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
-        """`-` is no operation of the lattice: names that occur more than once take each of their values in turn."""
-        like = probs[self._repeated[0]]
-        values = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
-        total = torch.zeros((), dtype=like.dtype, device=like.device)
-        for chosen in itertools.product(range(len(values)), repeat=len(self._repeated)):
-            fixed = dict(zip(self._repeated, (values[value] for value in chosen), strict=True))
-            weights = [probs[name][..., value, None] for name, value in zip(self._repeated, chosen, strict=True)]
-            total = total + reduce(torch.mul, weights) * self._evaluate_independent({**probs, **fixed}, logic)
-        return total
-
-    def _evaluate_independent(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
-        def apply(position: int, node: Node, operands: list[Tensor]) -> Tensor:
-            if node.op == p.NAME:
-                return probs[str(node.value)]
-            if node.op == p.NOT:
-                return godel.negation(operands[0])
-            if node.op == p.OR:
-                return logic.disjunction(*operands)
-            if node.op == p.AND:
-                return logic.conjunction(*operands)
-            if node.op == p.MINUS:
-                return logic.minus(*operands)
-            try:
-                return logic.at_least(int(node.value), operands)
-            except ValueError as error:
-                raise FormulaError(str(error), self._text, self._positions[position]) from None
-
-        return p.run(self._program, apply)
+    # --- as a value -------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        """The shortest usual way to write it; it parses to an equal formula."""
-        text = _written(self._program, roomy=True)
+        """The usual way to write it; it parses to an equal formula."""
+        terms = [term.program for term in self._parsed.terms]
+        text = writing.write(self.condition, terms, roomy=True)
         # A formula typed without spaces may outgrow the limit when they are added.
-        return text if len(text) <= parser.MAX_CHARACTERS else _written(self._program, roomy=False)
+        return text if len(text) <= parser.MAX_CHARACTERS else writing.write(self.condition, terms, roomy=False)
 
     def __repr__(self) -> str:
         return f"Formula({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same tree, however written."""
-        return self._program == other._program if isinstance(other, Formula) else NotImplemented
+        return self._tree == other._tree if isinstance(other, Formula) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._program)
+        return hash(self._tree)
+
+    @property
+    def _tree(self) -> tuple[Program, ...]:
+        return (self.condition, *(term.program for term in self._parsed.terms))
 
 
-def _duration(seconds: float) -> str:
-    if math.isinf(seconds):
-        return "very long"
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds > 2 * size:
-            return f"about {seconds / size:,.0f} {unit}"
-    return f"about {seconds:.{0 if seconds > 9 else 1}f} seconds"
+def _hint_at_minus(name: str, known: list[str]) -> str:
+    """What a name with "-" in it may have meant: a picture named like it, or a difference."""
+    minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
+    cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
+    for left, right in cuts:
+        if left in known and right in known:
+            return minus.format(left, right)
+    nearest = get_close_matches(name, known, n=3)
+    return (f"{did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
 
 
-def _written(program: Program, *, roomy: bool) -> str:
-    """The text of a program with no needless bracket, with or without spaces around operators."""
-    written: list[tuple[str, int]] = []
-    for node in program:
-        written.append(_write_node(node, [written[a] for a in node.args], " " if roomy else ""))
-    return written[-1][0]
-
-
-def _write_node(node: Node, operands: list[tuple[str, int]], space: str) -> tuple[str, int]:
-    if node.op == p.NAME:
-        return write_name(str(node.value)), _ATOM_LEVEL
-    if node.op == p.NOT:
-        return "~" + _bracketed(operands[0], _NOT_LEVEL), _NOT_LEVEL
-    if node.op == p.AT_LEAST:
-        return (
-            f"at_least({f',{space}'.join([str(node.value), *(text for text, _ in operands)])})",
-            _ATOM_LEVEL,
-        )
-    level = _OR_LEVEL if node.op == p.OR else _AND_LEVEL
-    left, right = _bracketed(operands[0], level), _bracketed(operands[1], level + 1)
-    if node.op == p.MINUS:
-        glued = not space and (left[-1] in ')"' or right[0] in '("~')
-        sign = "-" if glued else f" -{space}"
-    else:
-        sign = space + ("|" if node.op == p.OR else "&") + space
-    return left + sign + right, level
-
-
-def _bracketed(operand: tuple[str, int], level: int) -> str:
-    text, own_level = operand
-    return text if own_level >= level else f"({text})"
-
-
-def write_name(name: str) -> str:
-    """A name as it stands in a formula: in quotes if it needs them."""
-    if parser.is_bare(name):
-        return name
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _readings(key: object) -> Iterator[Formula]:
+    """The terms that a key may stand for: one that it is, one that it says, one of which it is the name."""
+    if isinstance(key, Formula):
+        yield key
+    elif isinstance(key, str):
+        for text in (key, write_name(key)):
+            with suppress(FormulaError):
+                yield Formula(text)

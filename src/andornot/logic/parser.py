@@ -1,71 +1,66 @@
-"""From the text of a query to a program, with errors that point at the spot. Nothing is ever evaluated as code.
+"""From the text of a formula to programs, with errors that point at the spot. Nothing is ever evaluated as code.
 
-    formula  = term { ("|" | "or") term }
-    term     = factor { ("&" | "and" | "-") factor }
-    factor   = ("~" | "!" | "not") factor | "(" formula ")" | "at_least" "(" k { "," formula } ")" | name
+    condition = both { "or" both }
+    both      = one { "and" one }
+    one       = "not" one | weight "*" factor | term | "(" condition ")"
+    term      = share { "|" share }
+    share     = factor { ("&" | "-") factor }
+    factor    = ("~" | "!") factor | "(" term ")" | atom
+              | "at_least" "(" k { "," term } ")" | "like" "(" term { "," term } ")"
+    atom      = [ ("word" | "picture") ":" ] name [ "[" left "," top "," right "," bottom "]" ]
 
-Operator stacks instead of recursive descent, which would end in a RecursionError on deep nesting.
+Operator stacks instead of recursive descent, which would end in a RecursionError on deep nesting. Both levels are read
+by one grammar that lets conditions into terms, so that the error can say what to write instead.
 """
 
-import unicodedata
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from bisect import bisect_left
+from typing import Final, NamedTuple, NoReturn
 
-from ..errors import AndornotError
 from . import program as p
-from .program import Builder, Program
+from .atoms import KINDS, Atom, Crop, read_number, write_number
+from .program import Builder, Program, Value
+from .tokens import FormulaError, Token, quote, tokens
 
 MAX_CHARACTERS: Final = 10_000
 MAX_NESTING: Final = 200
+LEAST_WEIGHT: Final = 0.001
+MOST_WEIGHT: Final = 1000
 
-_WORDS: Final = {"and": "&", "or": "|", "not": "~"}
-_BINARY: Final = {"|": (1, p.OR), "&": (2, p.AND), "-": (2, p.MINUS)}
-_SHOWN_CHARACTERS: Final = 70
-
-
-class FormulaError(AndornotError):
-    """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of."""
-
-    def __init__(self, message: str, text: str, position: int) -> None:
-        self.message = message
-        self.text = text
-        self.position = position
-        # With the formula below, and a mark: the one error of more than a line.
-        ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}")
-
-    def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int]]:
-        return type(self), (self.message, self.text, self.position)
-
-    @property
-    def length(self) -> int:
-        """How many characters the piece of the text at that position has; 0 at the end."""
-        try:
-            return next((token.end - token.start for token in tokens(self.text) if token.start == self.position), 1)
-        except FormulaError:  # a text that is no row of pieces
-            return 1
-
-
-class Token(NamedTuple):
-    """A piece of the text: `kind` is one of `| & - ~ ( ) ,`, "name", "at_least" or "end"."""
-
-    kind: str
-    start: int
-    end: int
-    name: str = ""
+_WEIGHT: Final = "*"
+# The higher the number the stronger it binds.
+_LEVELS: Final = {"or": 1, "and": 2, "not": 3, "|": 4, "&": 5, "-": 5, "~": 6, _WEIGHT: 6}
+_SYMBOLS: Final = {"|": p.OR, "&": p.AND, "-": p.MINUS}
+_JOINING_WORDS: Final = {"or": p.OR, "and": p.AND}
+_CALLS: Final = (p.AT_LEAST, p.LIKE)
+_WORD_FOR: Final = {"|": "or", "&": "and", "-": "and not"}
+_SYMBOL_FOR: Final = {"or": "|", "and": "&", "not": "~"}
+_MOST_PIXELS: Final = 1_000_000
+_SUGGESTED_CHARACTERS: Final = 60
+_FOUR_NUMBERS: Final = "a crop has four numbers, name[left, top, right, bottom]; a name with brackets goes in quotes"
 
 
 class Mention(NamedTuple):
-    """A name in a formula, from the character `start` up to `end`, which is the first one behind it."""
+    """An atom in a formula, and its name, from the character `start` up to `end`, which is the first one behind it."""
 
     name: str
     start: int
     end: int
+    atom: Atom
+
+
+class ParsedTerm(NamedTuple):
+    """The program of a term, its mentions where it stands first, and where each operation stands first."""
+
+    program: Program
+    mentions: tuple[Mention, ...]
+    positions: dict[int, int]
 
 
 class Parsed(NamedTuple):
-    """The program, every mention of a name in the order of the text, and where each operation stands first."""
+    """The program of a condition, its terms, each once, every mention, and where each operation stands first."""
 
-    program: Program
+    condition: Program
+    terms: tuple[ParsedTerm, ...]
     mentions: tuple[Mention, ...]
     positions: dict[int, int]
 
@@ -78,89 +73,47 @@ def parse(text: str) -> Parsed:
     return _Parser(text).parse()
 
 
-def is_bare(name: str) -> bool:
-    """Whether a name can stand in a formula without quotes."""
-    return (
-        bool(name)
-        and _is_name_character(name[0])
-        and _end_of_bare_name(name, 0) == len(name)
-        and name.lower() not in (*_WORDS, p.AT_LEAST)
-    )
+class _Operand(NamedTuple):
+    """What was read from `start` to `end`: a node of terms or of conditions.
 
+    `why` is the word or the weight that makes it a condition. A weight of 1 does, and adds no node.
+    """
 
-def _is_name_character(character: str) -> bool:
-    # Combining marks belong to letters: file names on some systems have é as e and an accent.
-    return character.isalnum() or character in "_./" or unicodedata.category(character).startswith("M")
-
-
-def _end_of_bare_name(text: str, start: int) -> int:
-    """A bare name goes on over name characters, and over `-` that has name characters on both sides."""
-    end = start
-    while end < len(text):
-        after = end
-        while after < len(text) and text[after] == "-":
-            after += 1
-        if after == len(text) or not _is_name_character(text[after]):
-            break
-        end = after + 1
-    return end
-
-
-def tokens(text: str) -> Iterator[Token]:
-    """The pieces of a text, in its order."""
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if character.isspace():
-            position += 1
-        elif character in "|&-~!(),":
-            yield Token("~" if character == "!" else character, position, position + 1)
-            position += 1
-        elif character in "\"'":
-            token = _quoted(text, position)
-            yield token
-            position = token.end
-        elif _is_name_character(character):
-            end = _end_of_bare_name(text, position)
-            word = text[position:end]
-            if word.lower() == p.AT_LEAST and text[end:].lstrip().startswith("("):
-                yield Token(p.AT_LEAST, position, end)
-            else:
-                yield Token(_WORDS.get(word.lower(), "name"), position, end, word)
-            position = end
-        else:
-            message = f'unexpected {_quote(character)}; a name with such a character goes in quotes: "…"'
-            raise FormulaError(message, text, position)
-    yield Token("end", len(text), len(text))
-
-
-def _quoted(text: str, start: int) -> Token:
-    name: list[str] = []
-    position = start + 1
-    while position < len(text):
-        character = text[position]
-        if character == text[start]:
-            if not name:
-                raise FormulaError("a name cannot be empty", text, start)
-            return Token("name", start, position + 1, "".join(name))
-        if character == "\\":
-            position += 1
-            if position == len(text) or text[position] not in "\\\"'":
-                raise FormulaError(
-                    "in quotes \\ stands only before \", ' or \\; write \\\\ for one", text, position - 1
-                )
-        name.append(text[position])
-        position += 1
-    raise FormulaError("this quote is never closed", text, start)
+    node: int
+    start: int
+    end: int
+    why: Token | None = None
+    is_term: bool = True
 
 
 class _Pending(NamedTuple):
     """An operator or bracket that waits for its operands; `operands` is how many were there before it."""
 
-    kind: str
-    position: int
+    token: Token
     operands: int
-    k: int = 0
+    # The k of an at_least, the factor of a weight.
+    value: float = 0
+
+    @property
+    def is_bracket(self) -> bool:
+        return self.token.kind in ("(", *_CALLS)
+
+
+class _Level:
+    """The nodes of terms, or those of conditions, and where each of them stands first."""
+
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.positions: dict[int, int] = {}
+
+    def add(self, position: int, op: str, args: list[int], value: Value = 0) -> int:
+        index = self.builder.add(op, args, value)
+        self.positions.setdefault(index, position)
+        return index
+
+    def part(self, root: int) -> tuple[Program, dict[int, int]]:
+        kept = p.needed(self.builder.nodes, root)
+        return p.part(self.builder.nodes, kept), {new: self.positions[old] for new, old in enumerate(kept)}
 
 
 class _Parser:
@@ -168,99 +121,137 @@ class _Parser:
         self._text = text
         self._tokens = list(tokens(text))
         self._next = 0
-        self._builder = Builder()
-        self._operands: list[int] = []
+        self._operands: list[_Operand] = []
         self._pending: list[_Pending] = []
         self._nesting = 0
         self._mentions: list[Mention] = []
-        self._positions: dict[int, int] = {}
+        self._of_terms = _Level()
+        self._of_conditions = _Level()
+        # By their program: each term once, with the number that its nodes have in the condition.
+        self._terms: dict[Program, tuple[int, ParsedTerm]] = {}
 
     def parse(self) -> Parsed:
         while True:
             self._read_operand()
             if self._read_operator().kind == "end":
-                return Parsed(self._builder.program(self._operands[0]), tuple(self._mentions), self._positions)
+                return self._parsed(self._as_condition(self._operands[0]))
+
+    def _parsed(self, root: int) -> Parsed:
+        """The terms come in the order of the text; until here they had that of the operations."""
+        nodes, positions = self._of_conditions.part(root)
+        terms = sorted(self._terms.values(), key=lambda numbered: _start(numbered[1].mentions[0]))
+        moved = {old: new for new, (old, _) in enumerate(terms)}
+        condition = tuple(node._replace(value=moved[int(node.value)]) if node.op == p.TERM else node for node in nodes)
+        return Parsed(condition, tuple(term for _, term in terms), tuple(self._mentions), positions)
 
     def _take(self) -> Token:
         token = self._tokens[self._next]
-        self._next += 1
+        # The end is never passed.
+        self._next = min(self._next + 1, len(self._tokens) - 1)
         return token
 
+    @property
+    def _following(self) -> str:
+        return self._tokens[self._next].kind
+
+    # --- operands ---------------------------------------------------------------------------------------------------
+
     def _read_operand(self) -> None:
-        """Reads up to and including one name, with the NOTs and opening brackets before it."""
+        """Reads up to and including one atom, with the NOTs, weights and opening brackets before it."""
         while True:
             token = self._take()
-            if token.kind == "name":
-                self._mentions.append(Mention(token.name, token.start, token.end))
-                self._operands.append(self._add(token.start, p.NAME, (), token.name))
+            if self._following == _WEIGHT and token.kind not in ("(", ",", "~", "not"):
+                self._push(self._take()._replace(start=token.start), self._read_weight(token))
+            elif token.kind == "-" and self._tokens[min(self._next + 1, len(self._tokens) - 1)].kind == _WEIGHT:
+                self._refuse_weight(f"-{self._tokens[self._next].name}", token)
+            elif token.kind == "name":
+                self._read_atom(token)
                 return
-            if token.kind in ("~", "("):
+            elif token.kind in ("~", "not", "("):
                 self._push(token)
-            elif token.kind == p.AT_LEAST:
+            elif token.kind in _CALLS and self._following == "(":
                 self._take()
-                self._push(token, self._read_count())
+                self._push(token, self._read_count() if token.kind == p.AT_LEAST else 0)
+                if token.kind == p.LIKE and self._following == ")":
+                    message = "like needs a picture or more: like(a, b, c)"
+                    raise FormulaError(message, self._text, self._tokens[self._next].start)
             else:
                 self._refuse_operand(token)
 
-    def _read_operator(self) -> Token:
-        """Reads the closing brackets after an operand, and the operator or comma or end that follows."""
+    def _read_atom(self, token: Token) -> None:
+        kind, name, crop = "", token, None
+        if self._following == ":" and not token.is_quoted:
+            kind, name = self._read_kind(token)
+        end = name.end
+        if self._following == "[":
+            bracket = self._take()
+            if kind == "word":
+                raise FormulaError("a crop is of a picture, and this is a word", self._text, bracket.start)
+            crop, end = self._read_crop(bracket)
+        atom = Atom(name.name, kind, crop)
+        self._mentions.append(Mention(atom.name, token.start, end, atom))
+        index = self._of_terms.add(token.start, p.NAME, [], str(atom))
+        self._operands.append(_Operand(index, token.start, end))
+
+    def _read_kind(self, token: Token) -> tuple[str, Token]:
+        colon, kind = self._take(), token.name.lower()
+        if kind not in KINDS:
+            message = f'before ":" stands "word" or "picture", not {quote(token.name)}; a name with ":" goes in quotes'
+            raise FormulaError(message, self._text, token.start)
+        name = self._take()
+        if name.kind != "name":
+            message = f'expected a name behind "{kind}:", found {self._describe(name)}'
+            raise FormulaError(message + _in_quotes(name), self._text, name.start if name.kind != "end" else colon.end)
+        return kind, name
+
+    def _read_crop(self, bracket: Token) -> tuple[Crop, int]:
+        numbers: list[tuple[float, int]] = []
         while True:
             token = self._take()
-            if token.kind in _BINARY:
-                self._apply_pending(_BINARY[token.kind][0])
-                self._pending.append(_Pending(token.kind, token.start, len(self._operands)))
-                return token
-            if token.kind not in (")", ",", "end"):
-                self._refuse_operator(token)
-            self._apply_pending(0)
-            bracket = self._pending[-1] if self._pending else None
-            if token.kind == "end":
-                if bracket:
-                    raise FormulaError('this "(" is never closed', self._text, self._opening(bracket))
-                return token
-            if token.kind == ",":
-                if not bracket or bracket.kind != p.AT_LEAST:
-                    raise FormulaError('"," stands only between the operands of at_least', self._text, token.start)
-                return token
-            if not bracket:
-                raise FormulaError('this ")" closes nothing', self._text, token.start)
-            self._close(bracket)
+            if token.kind == "-" and self._following == "name":
+                message = f"a crop begins at 0: {quote(f'-{self._tokens[self._next].name}')} is outside of the picture"
+                raise FormulaError(message, self._text, token.start)
+            number = None if token.is_quoted or token.kind != "name" else read_number(token.name)
+            if number is None:
+                raise FormulaError(_FOUR_NUMBERS, self._text, token.start)
+            numbers.append((number, token.start))
+            token = self._take()
+            if token.kind != "," and not (token.kind == "]" and len(numbers) == 4):
+                raise FormulaError(_FOUR_NUMBERS, self._text, token.start if token.kind != "end" else bracket.start)
+            if token.kind == "]":
+                return self._checked_crop(numbers, bracket.start), token.end
 
-    def _push(self, token: Token, k: int = 0) -> None:
-        self._nesting += 1
-        if self._nesting > MAX_NESTING:
-            raise FormulaError(f"nested deeper than {MAX_NESTING} levels", self._text, token.start)
-        self._pending.append(_Pending(token.kind, token.start, len(self._operands), k))
+    def _checked_crop(self, numbers: list[tuple[float, int]], start: int) -> Crop:
+        if max(number for number, _ in numbers) > 1:
+            largest, _ = max(numbers)
+            for number, position in numbers:
+                shown = write_number(min(number, 10.0 * _MOST_PIXELS))
+                if number > _MOST_PIXELS:
+                    raise FormulaError(f"no picture is wider than {_MOST_PIXELS:,} pixels", self._text, position)
+                if not number.is_integer():
+                    wrong = "is outside of the picture" if number > 1 else f"does not go with {write_number(largest)}"
+                    message = f"{shown} {wrong}: a crop is all in fractions from 0 to 1, or all in whole pixels"
+                    raise FormulaError(message, self._text, position)
+            crop = Crop(*(int(number) for number, _ in numbers))
+        else:
+            crop = Crop(*(number for number, _ in numbers))
+        for low, high in (("left", "right"), ("top", "bottom")):
+            if getattr(crop, low) >= getattr(crop, high):
+                edges = f"{low} {write_number(getattr(crop, low))}, {high} {write_number(getattr(crop, high))}"
+                message = f"the crop is empty, with {edges}; it is [left, top, right, bottom]"
+                raise FormulaError(message, self._text, start)
+        return crop
 
-    def _apply_pending(self, precedence: int) -> None:
-        """Applies the operators that bind at least as strongly as what comes next, back to a bracket."""
-        while self._pending and self._pending[-1].kind not in ("(", p.AT_LEAST):
-            kind, position, *_ = self._pending[-1]
-            if kind == "~":
-                self._nesting -= 1
-                self._operands.append(self._add(position, p.NOT, (self._operands.pop(),)))
-            elif _BINARY[kind][0] >= precedence:
-                right, left = self._operands.pop(), self._operands.pop()
-                self._operands.append(self._add(position, _BINARY[kind][1], (left, right)))
-            else:
-                return
-            self._pending.pop()
+    def _read_weight(self, token: Token) -> float:
+        factor = None if token.is_quoted else read_number(token.name)
+        if factor is None or not LEAST_WEIGHT <= factor <= MOST_WEIGHT:
+            self._refuse_weight(self._text[token.start : token.end], token)
+        return factor
 
-    def _close(self, bracket: _Pending) -> None:
-        self._pending.pop()
-        self._nesting -= 1
-        if bracket.kind == p.AT_LEAST:
-            args = self._operands[bracket.operands :]
-            if bracket.k > len(args):
-                message = f"at_least({bracket.k}, …) needs {bracket.k} operands or more, and has {len(args)}"
-                raise FormulaError(message, self._text, bracket.position)
-            del self._operands[bracket.operands :]
-            self._operands.append(self._add(bracket.position, p.AT_LEAST, args, bracket.k))
-
-    def _add(self, position: int, op: str, args: tuple[int, ...] | list[int], value: str | int = 0) -> int:
-        index = self._builder.add(op, args, value)
-        self._positions.setdefault(index, position)
-        return index
+    def _refuse_weight(self, text: str, token: Token) -> NoReturn:
+        bounds = f"from {write_number(LEAST_WEIGHT)} to {MOST_WEIGHT:,}"
+        message = f"a weight is a number {bounds}, such as 2 or 0.5 in 2*a, not {quote(text)}"
+        raise FormulaError(message, self._text, token.start)
 
     def _read_count(self) -> int:
         token = self._take()
@@ -273,50 +264,193 @@ class _Parser:
             raise FormulaError(message, self._text, comma.start)
         return int(token.name)
 
-    def _opening(self, bracket: _Pending) -> int:
-        return self._text.index("(", bracket.position)
+    # --- operators --------------------------------------------------------------------------------------------------
 
-    def _refuse_operand(self, token: Token) -> None:
-        before = self._tokens[self._next - 2] if self._next > 1 else None
+    def _read_operator(self) -> Token:
+        """Reads the closing brackets after an operand, and the operator or comma or end that follows."""
+        while True:
+            token = self._take()
+            if token.kind in _SYMBOLS or token.kind in _JOINING_WORDS:
+                self._apply_pending(_LEVELS[token.kind])
+                self._pending.append(_Pending(token, len(self._operands)))
+                return token
+            if token.kind not in (")", ",", "end"):
+                self._refuse_operator(token)
+            self._apply_pending(0)
+            bracket = self._pending[-1] if self._pending else None
+            if token.kind == "end":
+                if bracket:
+                    opening = self._text.index("(", bracket.token.start)
+                    raise FormulaError('this "(" is never closed', self._text, opening)
+                return token
+            if token.kind == ",":
+                if not bracket or bracket.token.kind not in _CALLS:
+                    message = '"," stands only between the operands of at_least and of like'
+                    raise FormulaError(message, self._text, token.start)
+                return token
+            if not bracket:
+                raise FormulaError('this ")" closes nothing', self._text, token.start)
+            self._close(bracket, token)
+
+    def _push(self, token: Token, value: float = 0) -> None:
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            raise FormulaError(f"nested deeper than {MAX_NESTING} levels", self._text, token.start)
+        self._pending.append(_Pending(token, len(self._operands), value))
+
+    def _apply_pending(self, level: int) -> None:
+        """Applies the operators that bind at least as strongly as what comes next, back to a bracket."""
+        while self._pending and not self._pending[-1].is_bracket:
+            token, _, value = self._pending[-1]
+            if _LEVELS[token.kind] < level:
+                return
+            self._pending.pop()
+            right = self._operands.pop()
+            if token.kind in _SYMBOLS or token.kind in _JOINING_WORDS:
+                self._operands.append(self._joined(self._operands.pop(), token, right))
+            else:
+                self._nesting -= 1
+                self._operands.append(self._prefixed(token, value, right))
+
+    def _joined(self, left: _Operand, token: Token, right: _Operand) -> _Operand:
+        if token.kind in _JOINING_WORDS:
+            args = [self._as_condition(left), self._as_condition(right)]
+            index = self._of_conditions.add(token.start, _JOINING_WORDS[token.kind], args)
+            return _Operand(index, left.start, right.end, token, is_term=False)
+        if left.why or right.why:
+            self._refuse_condition_beside(left, token, right)
+        index = self._of_terms.add(token.start, _SYMBOLS[token.kind], [left.node, right.node])
+        return _Operand(index, left.start, right.end)
+
+    def _prefixed(self, token: Token, value: float, right: _Operand) -> _Operand:
+        if token.kind == "~":
+            if right.why:
+                self._refuse_condition_negated(token, right)
+            return _Operand(self._of_terms.add(token.start, p.NOT, [right.node]), token.start, right.end)
+        if token.kind == "not":
+            index = self._of_conditions.add(token.start, p.NOT, [self._as_condition(right)])
+            return _Operand(index, token.start, right.end, token, is_term=False)
+        if right.why:
+            self._refuse_condition_weighted(token, value, right)
+        if value == 1:
+            return right._replace(start=token.start, why=token)
+        index = self._of_conditions.add(token.start, p.WEIGHT, [self._as_condition(right)], value)
+        return _Operand(index, token.start, right.end, token, is_term=False)
+
+    def _close(self, bracket: _Pending, closing: Token) -> None:
+        self._pending.pop()
+        self._nesting -= 1
+        token = bracket.token
+        if token.kind == "(":
+            self._operands[-1] = self._operands[-1]._replace(start=token.start, end=closing.end)
+            return
+        args = self._operands[bracket.operands :]
+        del self._operands[bracket.operands :]
+        for arg in args:
+            if arg.why:
+                self._refuse_condition_within(token.kind, arg.why)
+        if bracket.value > len(args):
+            message = f"at_least({bracket.value}, …) needs {bracket.value} operands or more, and has {len(args)}"
+            raise FormulaError(message, self._text, token.start)
+        index = self._of_terms.add(token.start, token.kind, [arg.node for arg in args], bracket.value)
+        self._operands.append(_Operand(index, token.start, closing.end))
+
+    def _as_condition(self, operand: _Operand) -> int:
+        """The node of a condition; that of a term, which is found among the terms if it was there before."""
+        if not operand.is_term:
+            return operand.node
+        program, positions = self._of_terms.part(operand.node)
+        if program not in self._terms:
+            first, last = (bisect_left(self._mentions, at, key=_start) for at in (operand.start, operand.end))
+            term = ParsedTerm(program, tuple(self._mentions[first:last]), positions)
+            self._terms[program] = len(self._terms), term
+        return self._of_conditions.add(operand.start, p.TERM, [], self._terms[program][0])
+
+    # --- mistakes ---------------------------------------------------------------------------------------------------
+
+    def _refuse_condition_beside(self, left: _Operand, token: Token, right: _Operand) -> NoReturn:
+        """`(a and b) | c` and its like."""
+        reasons = [operand.why for operand in (left, right) if operand.why]
+        why = next((reason for reason in reasons if reason.kind != _WEIGHT), reasons[0])
+        word = _WORD_FOR[token.kind]
+        written = f"{self._piece(left)} {word} {self._piece(right)}"
+        if why.kind == _WEIGHT:
+            factor = self._text[why.start : why.end - 1].strip()
+            whole = f"{factor}*({self._unweighted(left)} {token.kind} {self._unweighted(right)})"
+            message = f"a weight counts a whole term: write {whole}, or {written}"
+        else:
+            message = f'write {written}: "{token.kind}" joins pictures, "{word}" joins conditions'
+        raise FormulaError(message, self._text, token.start)
+
+    def _refuse_condition_negated(self, token: Token, right: _Operand) -> NoReturn:
+        message = f'write not {self._piece(right)}: "~" is for pictures, "not" for conditions'
+        raise FormulaError(message, self._text, token.start)
+
+    def _refuse_condition_weighted(self, token: Token, value: float, right: _Operand) -> NoReturn:
+        assert right.why is not None
+        factor = write_number(value)
+        if right.why.kind == _WEIGHT:
+            message = "a term has one weight"
+        elif right.why.kind == "not":
+            message = f'the weight stands behind "not": write not {factor}*a'
+        else:
+            message = f"a weight counts a term, not a condition: write {factor}*a {right.why.kind} {factor}*b"
+        raise FormulaError(message, self._text, token.start)
+
+    def _refuse_condition_within(self, call: str, why: Token) -> NoReturn:
+        if why.kind == _WEIGHT:
+            message = f"a weight counts a whole term: write it before {call}(…)"
+        else:
+            message = f'{call}(…) is of pictures, not of conditions: write "{_SYMBOL_FOR[why.kind]}" for "{why.kind}"'
+        raise FormulaError(message, self._text, why.start)
+
+    def _refuse_operand(self, token: Token) -> NoReturn:
+        before = self._tokens[self._tokens.index(token) - 1] if token is not self._tokens[0] else None
         if len(self._tokens) == 1:
             message = "the formula is empty; a name of a picture is one"
         elif before and before.kind == token.kind and token.kind in "&|" and before.end == token.start:
             message = f'write "{token.kind}" once'
+        elif token.kind in _CALLS:
+            message = f'expected "(" behind "{token.kind}"' + _in_quotes(token)
         else:
-            message = f'expected a name, "~" or "(", found {self._describe(token)}'
+            message = f'expected a name, "~" or "(", found {self._describe(token)}' + _in_quotes(token)
             if token.kind == "-":
                 message += ', which stands between two operands (NOT is "~")'
         raise FormulaError(message, self._text, token.start)
 
-    def _refuse_operator(self, token: Token) -> None:
+    def _refuse_operator(self, token: Token) -> NoReturn:
+        before = self._tokens[self._tokens.index(token) - 1]
+        if token.kind == _WEIGHT:
+            raise FormulaError("a weight stands before its term, as in 2*a", self._text, token.start)
         message = f'expected "&", "|" or "-" before {self._describe(token)}'
-        before = self._tokens[self._next - 2]
-        if before.kind == token.kind == "name":
-            message += f"; if {_quote(self._text[before.start : token.end])} is one name, put it in quotes"
-        raise FormulaError(message, self._text, token.start)
+        if token.kind == "not":
+            message = f'expected "and" or "or" before {self._describe(token)}'
+        elif before.kind == token.kind == "name":
+            message += f"; if {quote(self._text[before.start : token.end])} is one name, put it in quotes"
+        elif token.kind in "[]:":
+            message += "; a name with such a character goes in quotes"
+        raise FormulaError(message + _in_quotes(token), self._text, token.start)
 
     def _describe(self, token: Token) -> str:
-        return "the end" if token.kind == "end" else _quote(self._text[token.start : token.end])
+        return "the end" if token.kind == "end" else quote(self._text[token.start : token.end])
+
+    def _piece(self, operand: _Operand) -> str:
+        return _shortened(self._text[operand.start : operand.end])
+
+    def _unweighted(self, operand: _Operand) -> str:
+        start = operand.why.end if operand.why and operand.why.kind == _WEIGHT else operand.start
+        return _shortened(self._text[start : operand.end].strip())
 
 
-def _quote(text: str) -> str:
-    return f'"{_printable(text)}"'
+def _start(mention: Mention) -> int:
+    return mention.start
 
 
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
+def _in_quotes(token: Token) -> str:
+    """What to add for a word that may be meant as a name."""
+    return f'; as a name it goes in quotes: "{token.name}"' if token.kind in (*_SYMBOL_FOR, *_CALLS) else ""
 
 
-def _pointed_at(text: str, position: int) -> str:
-    """The text around the position on one line, and a caret under it on the next."""
-    start = max(0, min(position - _SHOWN_CHARACTERS // 2, len(text) - _SHOWN_CHARACTERS))
-    end = start + _SHOWN_CHARACTERS
-    before, after = _printable(text[start:position]), _printable(text[position:end])
-    dots = "…" if start > 0 else ""
-    return f"  {dots}{before}{after}{'…' if end < len(text) else ''}\n  {' ' * _columns(dots + before)}^"
-
-
-def _columns(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SUGGESTED_CHARACTERS else "…"

@@ -3,27 +3,38 @@
 A flat list needs no recursion, however long or deep the formula is.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-NAME: Final = "name"
+# Of terms and of conditions.
 NOT: Final = "not"
 AND: Final = "and"
 OR: Final = "or"
+# Of terms.
+NAME: Final = "name"
 MINUS: Final = "minus"
 AT_LEAST: Final = "at_least"
+LIKE: Final = "like"
 CONSTANT: Final = "constant"
+# Of conditions.
+TERM: Final = "term"
+WEIGHT: Final = "weight"
+POWER: Final = "power"
+
+
+Value = str | int | float
 
 
 class Node(NamedTuple):
     """One operation; `args` are the positions of its operands in the program.
 
-    `value` is the name of a NAME, the k of an AT_LEAST, the state of a CONSTANT.
+    `value` is the text of the atom of a NAME, the k of an AT_LEAST, the state of a CONSTANT; in conditions the number
+    of a TERM, from 0, the factor of a WEIGHT, the exponent of a POWER.
     """
 
     op: str
     args: tuple[int, ...] = ()
-    value: str | int = 0
+    value: Value = 0
 
 
 Program = tuple[Node, ...]
@@ -37,7 +48,7 @@ class Builder:
         self.nodes: list[Node] = []
         self._position: dict[Node, int] = {}
 
-    def add(self, op: str, args: Iterable[int] = (), value: str | int = 0) -> int:
+    def add(self, op: str, args: Iterable[int] = (), value: Value = 0) -> int:
         """The position of that node, added if it is new."""
         node = Node(op, tuple(args), value)
         if node not in self._position:
@@ -47,15 +58,27 @@ class Builder:
 
     def program(self, root: int) -> Program:
         """The nodes that `root` needs, root last."""
-        needed = {root}
-        for position in range(root, -1, -1):
-            if position in needed:
-                needed.update(self.nodes[position].args)
-        kept = sorted(needed)
-        moved = {old: new for new, old in enumerate(kept)}
-        return tuple(
-            node._replace(args=tuple(moved[a] for a in node.args)) for node in (self.nodes[old] for old in kept)
-        )
+        return part(self.nodes, sorted(needed(self.nodes, root)))
+
+
+def needed(nodes: Sequence[Node], root: int) -> list[int]:
+    """The positions of the nodes that `root` needs, operands first, root last: in one order, whatever else is there."""
+    found: dict[int, None] = {}
+    waiting = [(root, False)]
+    while waiting:
+        position, has_operands = waiting.pop()
+        if has_operands:
+            found[position] = None
+        elif position not in found:
+            waiting.append((position, True))
+            waiting.extend((arg, False) for arg in reversed(nodes[position].args))
+    return list(found)
+
+
+def part(nodes: Sequence[Node], kept: Sequence[int]) -> Program:
+    """A program of these nodes alone, which need no others."""
+    moved = {old: new for new, old in enumerate(kept)}
+    return tuple(node._replace(args=tuple(moved[a] for a in node.args)) for node in (nodes[old] for old in kept))
 
 
 def mentions(program: Program) -> dict[str, int]:

@@ -9,7 +9,7 @@ from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError
 from ..logic import program as p
 from .presenters import tell_name
-from .schemas import AtLeastNode, FormulaAnswer, FormulaName, ListNode, NameNode, Node, NotNode
+from .schemas import AtLeastNode, FormulaAnswer, FormulaName, LikeNode, ListNode, NameNode, Node, NotNode
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -26,13 +26,13 @@ def read(text: str) -> Formula:
 
 def repeats_names(formula: Formula) -> bool:
     """Whether a picture is named twice: then the exact meaning may take seconds to compute."""
-    return len(formula.mentions) > len(formula.names)
+    return len(formula.mentions) > len(formula.atoms)
 
 
 def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
     told = []
-    for name, start, end in resolved.formula.mentions:
+    for name, start, end, _ in resolved.formula.mentions:
         position, shown = resolved.named[name].position, printable(name)
         mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
         if position is not None:
@@ -61,6 +61,8 @@ def _tree(program: p.Program, mentions: Iterator[FormulaName]) -> Node:
                 return NotNode(item=grow(node.args[0]))
             case p.AT_LEAST:
                 return AtLeastNode(k=int(node.value), items=[grow(arg) for arg in node.args])
+            case p.LIKE:
+                return LikeNode(items=[grow(arg) for arg in node.args])
             case p.MINUS:
                 return ListNode(op="minus", items=[grow(arg) for arg in node.args])
         # a | b | c is read as (a | b) | c, and told as one list of three.

@@ -148,7 +148,14 @@ class AtLeastNode(BaseModel):
     items: list["Node"]
 
 
-Node = NameNode | NotNode | ListNode | AtLeastNode
+class LikeNode(BaseModel):
+    """Several pictures of one thing."""
+
+    op: Literal["like"] = "like"
+    items: list["Node"]
+
+
+Node = NameNode | NotNode | ListNode | AtLeastNode | LikeNode
 
 
 class FormulaAnswer(BaseModel):

@@ -7,7 +7,8 @@
  * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, version: string, not?: boolean}} Picture
  * @typedef {{kind: "group", with: Item[], common: Item[], without: Item[], not?: boolean}} Group
  * @typedef {{kind: "at_least", k: number, items: Item[], not?: boolean}} AtLeast
- * @typedef {Picture | Group | AtLeast} Item  In "without", `not` says that it is written `& ~x` and not `- x`.
+ * @typedef {{kind: "like", items: Item[], not?: boolean}} Like
+ * @typedef {Picture | Group | AtLeast | Like} Item  In "without", `not` says that it is written `& ~x` and not `- x`.
  */
 
 export const TRAYS = ["with", "common", "without"];
@@ -18,10 +19,10 @@ const LEVEL = { or: 1, and: 2, not: 3, name: 4 };
 /** @returns {Group} */
 export const emptyGroup = () => ({ kind: "group", with: [], common: [], without: [] });
 
-/** The trays of an item, by name: three of a group, one of an at_least, none of a picture. */
+/** The trays of an item, by name: three of a group, one of an at_least and of a like, none of a picture. */
 export function traysOf(item) {
   if (item.kind === "group") return TRAYS.map((name) => [name, item[name]]);
-  return item.kind === "at_least" ? [["items", item.items]] : [];
+  return item.items ? [["items", item.items]] : [];
 }
 
 /** All pictures of a query, as they come. */
@@ -55,7 +56,7 @@ export const write = (item) => written(item).text;
 
 function written(item) {
   if (item.kind === "picture") return { text: item.term, level: LEVEL.name };
-  if (item.kind === "at_least") return writtenAtLeast(item);
+  if (item.items) return writtenCall(item);
   const [some, common, without] = TRAYS.map((tray) => item[tray].filter((inner) => !isEmpty(inner)));
   const parts = common.map(written);
   if (some.length) parts.unshift(joined(some.map(written), " | ", LEVEL.or));
@@ -69,9 +70,10 @@ function written(item) {
   return result;
 }
 
-function writtenAtLeast({ k, items }) {
+function writtenCall({ kind, k, items }) {
   const texts = items.filter((inner) => !isEmpty(inner)).map(write);
-  return { text: `at_least(${[Math.min(k, texts.length), ...texts].join(", ")})`, level: LEVEL.name };
+  if (kind === "at_least") texts.unshift(Math.min(k, texts.length));
+  return { text: `${kind}(${texts.join(", ")})`, level: LEVEL.name };
 }
 
 const negated = (item) => ({ text: `~${bracketed(written(item))}`, level: LEVEL.not });
@@ -104,8 +106,8 @@ function readItem(node, formula) {
     const { start, end, id = null, upload = null, version, file } = node;
     return { kind: "picture", term: characters(formula, start, end), file, id, upload, version };
   }
-  if (node.op === "at_least") {
-    return { kind: "at_least", k: node.k, items: node.items.map((inner) => readItem(inner, formula)) };
+  if (node.op === "at_least" || node.op === "like") {
+    return { kind: node.op, k: node.k, items: node.items.map((inner) => readItem(inner, formula)) };
   }
   return read(node, formula);
 }

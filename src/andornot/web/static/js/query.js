@@ -68,10 +68,10 @@ export function edit(act) {
   go(text ? { q: text } : { q: "", all: "" });
 }
 
-/** Adds to a tray of the active group, or of another; what an at_least holds is in one tray. */
+/** Adds to a tray of the active group, or of another; what an at_least or a like holds is in one tray. */
 export function add(item, tray, into = active) {
   edit(() => {
-    (into.kind === "at_least" ? into.items : into[tray]).push(item);
+    (into.items ?? into[tray]).push(item);
     if (item.kind !== "picture") active = item;
   });
 }
@@ -87,7 +87,7 @@ export function move(item, tray, into) {
   edit(() => {
     drop(item);
     delete item.not;
-    (into.kind === "at_least" ? into.items : into[tray]).push(item);
+    (into.items ?? into[tray]).push(item);
   });
 }
 

@@ -56,7 +56,10 @@ function drawGroup(group) {
   return element;
 }
 
-const titleOf = (group) => (group.kind === "at_least" ? `At least ${group.k} of these` : "Group");
+function titleOf(group) {
+  if (group.kind === "like") return "Like these";
+  return group.kind === "at_least" ? `At least ${group.k} of these` : "Group";
+}
 
 function drawHeading(group) {
   const isActive = group === query.activeGroup();
@@ -72,15 +75,14 @@ function drawHeading(group) {
     },
     isActive ? "Adding here" : "Add here",
   );
-  const isCount = group.kind === "at_least";
-  const title = isCount ? drawCount(group) : h("span", { class: "title" }, "Group");
+  const title = group.kind === "at_least" ? drawCount(group) : h("span", { class: "title" }, titleOf(group));
   return h(
     "header",
     {},
     group.not && h("span", { class: "not" }, "not"),
     title,
     toggle,
-    isCount && adder(group, "items"),
+    group.items && adder(group, "items"),
     h(
       "button",
       {

@@ -1,0 +1,117 @@
+"""The truth of a condition in each picture, from that of its terms: numbers from 0 to 1, as tensors `(..., pictures)`.
+
+NOT is 1 - t in every logic. A weight is how often a term counts: in an `and` its truth to that power, t·t for 2*a, in
+an `or` the dual of it, 1 - (1 - t)·(1 - t). So to count more is to matter more in both, and De Morgan's laws hold with
+weights as well. Before `not` the weight is the negated term's: `a and not 2*b` is a·(1 - b)².
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import choices
+from ..errors import AndornotError, unknown
+from . import program as p
+from .program import Builder, Node, Program
+
+
+class TruthLogic(NamedTuple):
+    """What AND and OR make of two truth degrees."""
+
+    conjunction: Callable[[Tensor, Tensor], Tensor]
+    disjunction: Callable[[Tensor, Tensor], Tensor]
+
+
+_GODEL: Final = TruthLogic(torch.minimum, torch.maximum)
+_LUKASIEWICZ: Final = TruthLogic(lambda a, b: (a + b - 1).clamp(min=0), lambda a, b: (a + b).clamp(max=1))
+_PRODUCT: Final = TruthLogic(torch.mul, lambda a, b: torch.addcmul(a, b, 1 - a))
+LOGICS: Final = dict(zip(choices.LOGICS, (_GODEL, _LUKASIEWICZ, _PRODUCT), strict=True))
+
+
+def truth(steps: Program, terms: Sequence[Tensor], logic: str) -> Tensor:
+    """The truth of a condition whose `steps` these are; nothing is checked."""
+    if logic not in LOGICS:
+        raise AndornotError(unknown("logic", logic, LOGICS))
+    chosen = LOGICS[logic]
+
+    def apply(_: int, node: Node, operands: list[Tensor]) -> Tensor:
+        if node.op == p.TERM:
+            return terms[int(node.value)]
+        if node.op == p.NOT:
+            return 1 - operands[0]
+        if node.op == p.POWER:
+            return operands[0] ** float(node.value)
+        return (chosen.conjunction if node.op == p.AND else chosen.disjunction)(*operands)
+
+    return p.run(steps, apply)
+
+
+def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Tensor]:
+    """The truths of terms as tensors, or one line that says which of them is none."""
+    tensors = {term: torch.as_tensor(given) for term, given in truths.items()}
+    for term, degrees in tensors.items():
+        if degrees.numel():
+            low, high = degrees.aminmax()
+            if not (low >= 0 and high <= 1):
+                wrong = degrees[~((degrees >= 0) & (degrees <= 1))].flatten()[0].item()
+                raise AndornotError(f'a truth goes from 0 to 1; one of "{term}" is {wrong:g}')
+    try:
+        # NumPy's, because torch's own imports sympy, for half a second.
+        np.broadcast_shapes(*(degrees.shape for degrees in tensors.values()))
+    except ValueError:
+        shapes = ", ".join(f'"{term}" {tuple(degrees.shape)}' for term, degrees in tensors.items())
+        raise AndornotError(f"these truths are of different pictures: {shapes}") from None
+    return [degrees if degrees.is_floating_point() else degrees.float() for degrees in tensors.values()]
+
+
+def steps_of(condition: Program) -> Program:
+    """The condition with each weight as the power that it is where it stands."""
+    table = Builder()
+    moved: list[int] = []
+
+    def negated(index: int) -> int:
+        op, args, _ = table.nodes[index]
+        return args[0] if op == p.NOT else table.add(p.NOT, [index])
+
+    def counted(index: int, op: str) -> int:
+        """A node of the condition as an operand of `op`."""
+        negations = 0
+        root = index
+        while condition[root].op == p.NOT:
+            root, negations = condition[root].args[0], negations + 1
+        if condition[root].op != p.WEIGHT:
+            return moved[index]
+        literal = moved[condition[root].args[0]]
+        if negations % 2:
+            literal = negated(literal)
+        exponent = float(condition[root].value)
+        if op == p.AND:
+            return table.add(p.POWER, [literal], exponent)
+        return negated(table.add(p.POWER, [negated(literal)], exponent))
+
+    for node in condition:
+        if node.op in (p.AND, p.OR):
+            moved.append(table.add(node.op, [counted(arg, node.op) for arg in node.args]))
+        elif node.op == p.NOT:
+            moved.append(negated(moved[node.args[0]]))
+        else:
+            # What a weight makes of its term is up to where it stands.
+            moved.append(moved[node.args[0]] if node.op == p.WEIGHT else table.add(node.op, [], node.value))
+    return table.program(counted(len(condition) - 1, p.AND))
+
+
+def signs_of(condition: Program) -> tuple[set[int], set[int]]:
+    """The numbers of the terms that occur without negation, and of those that occur with, all brackets dissolved."""
+    plain, negated = {len(condition) - 1}, set[int]()
+    found: tuple[set[int], set[int]] = set(), set()
+    for index in range(len(condition) - 1, -1, -1):
+        node = condition[index]
+        for signs, own, other in ((0, plain, negated), (1, negated, plain)):
+            if index in own:
+                if node.op == p.TERM:
+                    found[signs].add(int(node.value))
+                (other if node.op == p.NOT else own).update(node.args)
+    return found
