@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,15 @@ from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
 from .progress import track
-from .ssl.backbones import Backbone, build_backbone, optimise_for_inference, wrap_backbone
+from .ssl.backbones import (
+    Backbone,
+    accelerate,
+    build_backbone,
+    compute_in_parts,
+    is_worthwhile,
+    optimise_for_inference,
+    wrap_backbone,
+)
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_tensors
 from .ssl.heads import fused
@@ -93,6 +101,7 @@ class Model:
     def __init__(self, backbone: Backbone, head: nn.Module, recipe: Recipe) -> None:
         self.backbone, self.head, self.recipe = backbone.eval(), head.eval(), recipe
         self.size = recipe.size or backbone.size
+        self._seen = 0
 
     @classmethod
     def from_network(cls, network: Network, recipe: Recipe) -> Model:
@@ -130,7 +139,7 @@ class Model:
         """Moves the model to a device, and returns it."""
         self.backbone.to(device)
         self.head.to(device)
-        for name in ("_fast_backbone", "_fast_head"):
+        for name in ("_fast_backbone", "_accelerated_maps", "_fast_head"):
             self.__dict__.pop(name, None)
         return self
 
@@ -175,6 +184,11 @@ class Model:
         """
         return self._look(as_items(images)[1], batch_size, progress)
 
+    @torch.no_grad()
+    def maps(self, pictures: Tensor) -> Tensor:
+        """`backbone.maps` of one batch `(B, C, size, size)`, floats from 0 to 1 on the model's device, for encoding."""
+        return compute_in_parts(self._maps_for(len(pictures)), pictures)
+
     def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
@@ -196,6 +210,15 @@ class Model:
         return optimise_for_inference(self.backbone)
 
     @cached_property
+    def _accelerated_maps(self) -> Callable[[Tensor], Tensor]:
+        return accelerate(self.backbone, self.size)
+
+    def _maps_for(self, count: int) -> Callable[[Tensor], Tensor]:
+        """`backbone.maps` for so many pictures more: what takes a while to prepare is for many, all calls together."""
+        self._seen += count
+        return self._accelerated_maps if is_worthwhile(self._seen, self.size) else self._fast_backbone.maps
+
+    @cached_property
     def _fast_head(self) -> nn.Module:
         return _FusedHead(self.head) if isinstance(self.head, PredictionHead) else self.head
 
@@ -211,9 +234,10 @@ class Model:
     def _look(self, items: Sequence[Any], batch_size: int, progress: bool | None) -> Iterator[Tensor]:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        maps = self._maps_for(len(items))
         with track("encoding", len(items), shown=progress, delay=2) as bar:
             for pictures in self._batches(items, batch_size):
-                yield self._fast_backbone.maps(pictures.to(self.device))
+                yield compute_in_parts(maps, pictures.to(self.device))
                 bar.update(len(pictures))
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
