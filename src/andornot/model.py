@@ -9,7 +9,7 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from .data import Pictures
 from .data.converting import plain
 from .data.decoding import decode
+from .data.loading import default_workers
 from .data.pixels import as_floats, as_items, as_picture, as_pixels, check_pixels
 from .data.resizing import square_pixels
 from .errors import AndornotError
@@ -35,6 +36,7 @@ from .ssl.backbones import (
     accelerate,
     build_backbone,
     compute_in_parts,
+    in_parts,
     is_worthwhile,
     optimise_for_inference,
     wrap_backbone,
@@ -177,7 +179,7 @@ class Model:
         return square_pixels(picture, self.size, self.recipe.fit)
 
     def look(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Iterator[Tensor]:
-        """The backbone's feature maps `(B, C, h, w)`, batch by batch, for all that is made of them in one pass.
+        """The backbone's feature maps `(B, C, h, w)`, some pictures at a time, for all that one pass can give.
 
         `model.backbone` takes them on: `pool(maps)` are activations, `pool(maps[:, :, :4, :4])` those of a region, and
         `classify(maps)` the logits of ImageNet's classes, if it has `classes`.
@@ -236,27 +238,25 @@ class Model:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         maps = self._maps_for(len(items))
         with track("encoding", len(items), shown=progress, delay=2) as bar:
-            for pictures in self._batches(items, batch_size):
-                yield compute_in_parts(maps, pictures.to(self.device))
-                bar.update(len(pictures))
+            for batch in self._batches(items, batch_size):
+                for pictures in in_parts(batch.to(self.device)):
+                    yield maps(as_floats(pictures))
+                bar.update(len(batch))
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
-        """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
+        """Pictures `(B, C, size, size)`, bytes or floats; the next batches are decoded while one is computed."""
         if isinstance(items, Pictures | Tensor) and self._fits(items.shape):
             for start in range(0, len(items), batch_size):
-                yield as_floats(items[start : start + batch_size])
+                yield items[start : start + batch_size]
             return
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        with ThreadPoolExecutor(max_workers=default_workers()) as pool:
             waiting = []
             for start in range(0, len(items), batch_size):
-                waiting.append([pool.submit(self._floats, item) for item in items[start : start + batch_size]])
+                waiting.append([pool.submit(self.preprocess, item) for item in items[start : start + batch_size]])
                 if len(waiting) > _BATCHES_AHEAD:
-                    yield torch.stack([future.result() for future in waiting.pop(0)])
+                    yield _stacked(waiting.pop(0))
             for batch in waiting:
-                yield torch.stack([future.result() for future in batch])
-
-    def _floats(self, item: Any) -> Tensor:
-        return as_floats(self.preprocess(item))
+                yield _stacked(batch)
 
     def _fits(self, shape: Sequence[int]) -> bool:
         """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
@@ -392,6 +392,14 @@ def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
     if recipe.regime == "calibrated":
         return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
     return Model.from_network(_with_heads(backbone, recipe), recipe)
+
+
+def _stacked(batch: Sequence[Future[Tensor]]) -> Tensor:
+    """Bytes as long as all are bytes: they are a quarter of the size."""
+    pictures = [future.result() for future in batch]
+    if any(picture.dtype != torch.uint8 for picture in pictures):
+        pictures = [as_floats(picture) for picture in pictures]
+    return torch.stack(pictures)
 
 
 class _NoInitialisation(TorchFunctionMode):
