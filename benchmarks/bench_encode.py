@@ -72,7 +72,7 @@ def bench_encode(model: Model, count: int, target: str, least: float) -> Row:
 def bench_index(jpegs: Path, folder: Path) -> Row:
     """Files are read, decoded, hashed, encoded and stored."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(3):
+    for number in range(2):
         for runtime in (True, False):
             gallery = Gallery.create(folder / f"{runtime}-{number}")
             use(gallery.model, runtime=runtime)
