@@ -169,6 +169,14 @@ class Catalogue:
             start += count
         return result
 
+    def rows_at(self, chosen: np.ndarray) -> np.ndarray:
+        """The rows of some positions, given as `(n,)` bool; chunks with none of them are not read."""
+        parts = [np.empty(0, np.int64)]
+        for chunk in np.flatnonzero(np.add.reduceat(chosen, self._starts[:-1])).tolist() if len(chosen) else []:
+            rows = self._numbers_of(chunk, "rows")
+            parts.append(rows[chosen[self._starts[chunk] : self._starts[chunk + 1]]])
+        return np.concatenate(parts)
+
     def numbers_of(self, chunks: Iterable[int], name: str) -> np.ndarray:
         """The same of some chunks."""
         parts = [self._numbers_of(chunk, name) for chunk in chunks]

@@ -85,7 +85,7 @@ class Selection:
         """Their rows, which ascend. Not every row belongs to a picture."""
         if self.where is None:
             return np.flatnonzero(self.snapshot.id_of_row)
-        return np.sort(self.snapshot.rows[mask(self.where, self.snapshot)])
+        return np.sort(self.snapshot.catalogue.rows_at(mask(self.where, self.snapshot)))
 
 
 def _whole_folder(records: Records, folder: str) -> str:
