@@ -3,7 +3,8 @@
     python benchmarks/bench_opening.py --pictures 100000 1000000 10000000
 
 Every figure is of a process of its own, in processor seconds. The baseline, in the same run, takes all records into
-Python objects and checks them, as opening did before. Ten million pictures take some minutes, 16 GB of memory and 5 GB of disk.
+Python objects and checks them, as opening did before. Ten million pictures take
+some minutes, 8 GB of memory and 5 GB of disk.
 """
 
 import argparse

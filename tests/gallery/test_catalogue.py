@@ -114,6 +114,7 @@ class Oracle:
         assert snapshot.ids.tolist() == ids
         assert list(snapshot.paths) == [state[identity][0].path for identity in ids]
         assert [snapshot.entry(identity) for identity in ids] == [state[identity] for identity in ids]
+        assert list(snapshot.catalogue.entries()) == [state[identity] for identity in ids]
         assert [snapshot.picture(position) for position in range(len(ids))] == [state[n][0] for n in ids]
         assert all(snapshot.entry(other) is None for other in (-1, 0, 10**6, *(set(range(40)) - set(ids))))
         assert snapshot.taken.tolist() == [state[identity][0].taken for identity in ids]

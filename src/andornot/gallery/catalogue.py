@@ -194,6 +194,25 @@ class Catalogue:
             for place, number in enumerate(numbers.tolist()):
                 yield table[number] + names[place]
 
+    def entries(self) -> Iterator[Entry]:
+        """All that is known of all pictures."""
+        for chunk in range(len(self.chunks)):
+            table, folders = self._folders_of(chunk)
+            columns = [self._numbers_of(chunk, name).tolist() for name in _NUMBERS]
+            texts = [_Packed(self.segment(chunk, name)) for name in ("names", "digests")]
+            files = [part.tolist() for part in self._files_of(chunk)]
+            for identity, row, taken, by_camera, size, time, features_crc, _, folder, name, digest in zip(
+                *columns, *files, folders.tolist(), *texts, strict=True
+            ):
+                path = os.fsdecode(table[folder] + name)
+                yield Entry(Picture(identity, path, size, time, digest, taken, row, features_crc), by_camera)
+
+    def other_chunks(self, other: "Catalogue") -> list[int]:
+        """The chunks that another catalogue of the same file has not; the others are the same in both."""
+        entries = np.dtype((np.void, _CHUNK_ENTRY.itemsize))
+        theirs = set(other.chunks.view(entries).tolist())
+        return [chunk for chunk, entry in enumerate(self.chunks.view(entries).tolist()) if entry not in theirs]
+
     # --- single pictures --------------------------------------------------------------------------------------------
 
     def position_of(self, identity: int) -> int | None:

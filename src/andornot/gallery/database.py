@@ -283,7 +283,7 @@ class Database:
                         raise DamagedError(f"{self.file} is damaged: picture {values[0]} is not in it")
                     state = replace(state, pictures=state.pictures + more)
             if self._changes:
-                catalogue, edition = self._changed_catalogue()
+                catalogue, edition = self._changed_catalogue(state.edition)
                 state = replace(state, edition=edition)
             _write_state(self._connection, state)
         self._changes.clear()
@@ -293,11 +293,13 @@ class Database:
             remove_others(self._folder, (state.edition, former))
         return state
 
-    def _changed_catalogue(self) -> tuple[Catalogue | None, int]:
+    def _changed_catalogue(self, edition: int) -> tuple[Catalogue | None, int]:
         """The catalogue after the changes, which the transaction has made already, and its edition."""
-        if self.catalogue is None or not self.catalogue.file:
+        if self.catalogue is None:
             return None, 0
         touched = {values[0] for statement, values, _ in self._changes if statement in _OF_PICTURES}
+        if not touched:
+            return self.catalogue, edition
         try:
             sink = Sink(self._folder, self.catalogue)
             with closing(sink):

@@ -89,7 +89,7 @@ class Snapshot:
 
     def pictures(self) -> Iterator[Picture]:
         """All pictures."""
-        return map(self.picture, range(len(self)))
+        return (entry.picture for entry in self.catalogue.entries())
 
     @cached_property
     def folder_counts(self) -> dict[str, int]:
@@ -133,9 +133,7 @@ class Snapshot:
             return
         result = np.zeros(self.state.rows, np.int32)
         result[: len(known)] = known[: len(result)]
-        # Chunks never change in their place: those with the same offset are the same.
-        gone = np.flatnonzero(~np.isin(theirs.chunks["offset"], mine.chunks["offset"])).tolist()
-        new = np.flatnonzero(~np.isin(mine.chunks["offset"], theirs.chunks["offset"])).tolist()
+        gone, new = theirs.other_chunks(mine), mine.other_chunks(theirs)
         result[theirs.numbers_of(gone, "rows")] = 0
         result[mine.numbers_of(new, "rows")] = mine.numbers_of(new, "ids")
         self.__dict__["id_of_row"] = result

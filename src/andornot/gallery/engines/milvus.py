@@ -145,7 +145,7 @@ class Milvus:
     def _synchronise(self) -> None:
         """Deletes what is gone, and writes what is new or changed."""
         there = self._stamps_there()
-        entries = [*map(self._snapshot.catalogue.entry_at, range(len(self._snapshot)))]
+        entries = [*self._snapshot.catalogue.entries()]
         stamps = [*map(_stamp, entries)]
         ids = [entry.picture.id for entry in entries]
         gone = list(there.keys() - set(ids))
