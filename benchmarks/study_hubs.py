@@ -102,7 +102,8 @@ def main() -> None:
         shares = [counts(best, len(rows)).max() / len(best) for best in found]
         show(f"{name}: the same one in the top {_TOP}", [f"{share:.3f}" for share in shares])
     if options.labels is not None:
-        stems = [Path(sources.snapshot.path(int(place))).stem for place in sources.snapshot.position_of_row[rows]]
+        path_of_row = dict(zip(sources.snapshot.rows.tolist(), sources.snapshot.paths, strict=True))
+        stems = [Path(path_of_row[row]).stem for row in rows.tolist()]
         classes = pictures_of_classes(options.labels, stems)
         for name in ("a", "OR of 2", "AND of 2", "OR of 8", "AND of 8"):
             kind = KINDS[name]

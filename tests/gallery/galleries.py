@@ -51,7 +51,7 @@ def photos(folder: Path, count: int, start: int = 0) -> Path:
 def contents(gallery: Gallery) -> dict[str, np.ndarray]:
     """The features of each picture, by its path: all that decides about results."""
     snapshot = gallery._snapshot
-    return dict(zip(snapshot.paths, gallery._features.read(snapshot.rows), strict=True))
+    return dict(zip(gallery.paths, gallery._features.read(snapshot.rows), strict=True))
 
 
 def assert_same_contents(one: Gallery, other: Gallery) -> None:

@@ -318,6 +318,7 @@ def page_of(gallery: Path, table: str) -> tuple[int, int]:
 
 def test_a_damaged_record_is_found_and_repaired(gallery, tmp_path):
     """One letter of a path: SQLite itself cannot see that."""
+    before = gallery.search("000.png", top=30)
     page_of(gallery.folder, "pictures")
     file = gallery.folder / layout.DATABASE
     for ending in ("-wal", "-shm"):
@@ -327,9 +328,8 @@ def test_a_damaged_record_is_found_and_repaired(gallery, tmp_path):
     positions = [i for i in range(len(content)) if content.startswith(b"photos/007.png", i)]
     for place in positions:  # in the table, and in the index of paths
         flip(file, place + len(b"photos/00"), 1)
-    with pytest.raises(DamagedError, match=r"gallery\.sqlite is damaged in what it says of"):
-        Gallery.open(gallery.folder).search("000.png", top=30)
-    with pytest.raises(DamagedError, match="--repair"):
+    assert Gallery.open(gallery.folder).search("000.png", top=30) == before  # from the catalogue, which is whole
+    with pytest.raises(DamagedError, match=r"gallery\.sqlite is damaged in what it says of .*--repair"):
         gallery.update()
     repaired = Gallery.repair(gallery.folder)
     assert repaired.kept_records == 19
@@ -357,8 +357,10 @@ def test_a_damaged_database_is_one_line_and_repaired_as_far_as_it_goes(where, ga
         }[where]
         assert size == 4096
         flip(file, offset, count)
+    if where == "a page of the table":  # of which readers have a copy, with checksums of its own
+        assert Gallery.open(gallery.folder).search("000.png", top=300) == gallery.search("000.png", top=300)
     with pytest.raises(GalleryError, match=r"gallery\.sqlite is damaged.*--repair"):
-        Gallery.open(gallery.folder)
+        Gallery.open(gallery.folder).update()
     repaired = Gallery.repair(gallery.folder)
     assert repaired.kept_records is not None
     again = Gallery.open(gallery.folder)

@@ -250,7 +250,6 @@ def test_the_index_of_another_model_is_not_used(tmp_path, grown):
     grown.prepare()
     other = Gallery.create(tmp_path / "other", tiny_model(seed=1), engine="faiss")
     grow_without_files(other, 700)
-    (other.folder / "derived").mkdir()
     content = (grown.folder / "derived" / "faiss-degrees.safetensors").read_bytes()
     (other.folder / "derived" / "faiss-degrees.safetensors").write_bytes(content)
     assert other._searching._engine("degrees")[1].index is None

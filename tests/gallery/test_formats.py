@@ -1,6 +1,7 @@
 """What a gallery's database holds: checked before anything is written, and the same for every Python and version."""
 
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable
@@ -129,6 +130,10 @@ def test_a_damaged_state_is_found_before_anything_is_written_and_is_derived_agai
 def test_a_picture_that_is_missing_in_the_database_is_missed(gallery):
     """A row that is gone: SQLite itself cannot know of it."""
     execute(gallery, "DELETE FROM pictures WHERE id = 5")
+    assert Gallery.open(gallery.folder).paths == gallery.paths  # as the catalogue still has them
+    with pytest.raises(DamagedError, match="it has 19 pictures, and there were 20"):
+        Gallery.open(gallery.folder).update()
+    shutil.rmtree(gallery.folder / "derived")
     with pytest.raises(DamagedError, match="it has 19 pictures, and there were 20"):
         Gallery.open(gallery.folder)
     Gallery.repair(gallery.folder)
@@ -171,6 +176,9 @@ def test_a_damaged_record_whose_file_is_there_is_added_anew_by_the_repair(tmp_pa
     gallery = Gallery.create(tmp_path / "g", tiny_model())
     gallery.add([str(path) for path in sorted(photos(tmp_path / "photos", 6).iterdir())])
     execute(gallery, "UPDATE pictures SET taken = taken + 1 WHERE id = 2")
+    with pytest.raises(DamagedError, match=r"in what it says of .*001\.png"):
+        gallery.update()
+    shutil.rmtree(gallery.folder / "derived")
     with pytest.raises(DamagedError, match=r"in what it says of .*001\.png"):
         Gallery.open(gallery.folder)
     repaired = Gallery.repair(gallery.folder)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
@@ -193,6 +194,7 @@ def test_a_copy_and_a_moved_file_have_their_own_date(gallery, tmp_path):
 def test_a_gallery_of_version_0_1_says_that_it_does_not_know_until_the_next_index(gallery, monkeypatch):
     with sqlite3.connect(gallery.folder / "gallery.sqlite") as database:
         database.execute("DROP TABLE origins")
+    shutil.rmtree(gallery.folder / "derived")
     old = Gallery.open(gallery.folder)
     assert {origin for _, origin in dates(old).values()} == {"unknown"}
     assert set(dates(old, after="2019")) == {"camera.webp", "transparent.png", "plain.png"}

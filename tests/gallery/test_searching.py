@@ -246,14 +246,14 @@ def test_a_picture_has_many_names(kind, gallery, monkeypatch):
     monkeypatch.chdir(Path(path).parent.parent)
     text = NAMED[kind].format(id=gallery.ids[gallery.paths.index(path)], path=path)
     named = gallery.named(text)[text]
-    assert (named.path, gallery.paths[named.position]) == (path, path)
+    assert (named.path, gallery.paths[gallery.ids.index(named.id)]) == (path, path)
 
 
 def test_a_path_from_here_is_not_the_end_of_another_path(gallery, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_picture(tmp_path / "025.png", 9)
-    assert gallery.named("./025.png")["./025.png"].position is None
-    assert gallery.named("025.png")["025.png"].position is not None
+    assert gallery.named("./025.png")["./025.png"].id is None
+    assert gallery.named("025.png")["025.png"].id is not None
 
 
 def test_an_ambiguous_name_is_an_error_with_the_candidates(gallery, tmp_path):

@@ -3,6 +3,8 @@
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Final, Literal, NamedTuple
@@ -12,11 +14,10 @@ import torch
 
 from ..logic import Representation
 from ..logic.formula import write_name
-from .database import Origin
 from .filters import mask
 from .options import Where
 from .paths import label_of
-from .records import Picture
+from .records import Entry, Origin, Picture, as_date
 from .vectors import Degrees, Sources
 
 Order = Literal["id", "name", "taken", "-taken"]
@@ -24,7 +25,8 @@ Order = Literal["id", "name", "taken", "-taken"]
 BINS: Final = 20
 _SHOWN_BY: Final = 4
 _BLOCK: Final = 8192
-_FILTERS_KEPT: Final = 16
+_FILTERS_KEPT: Final = 4
+_ENTRIES_KEPT: Final = 1024
 
 
 class FeatureTable(NamedTuple):
@@ -42,8 +44,9 @@ class Browser:
         self._sources, self._degrees = sources, degrees
         self._snapshot = sources.snapshot
         self.model = sources.model
-        self.position_of_id = {identity: position for position, identity in enumerate(self._snapshot.ids.tolist())}
         self.mask = lru_cache(_FILTERS_KEPT)(self._mask)
+        self._entry: Callable[[int], Entry] = lru_cache(_ENTRIES_KEPT)(self._snapshot.catalogue.entry_at)
+        self._is_only_one = lru_cache(_ENTRIES_KEPT)(self._snapshot.catalogue.is_only_one_called)
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -52,16 +55,19 @@ class Browser:
     def fingerprint(self) -> str:
         """A short text that is another one when anything in the gallery is."""
         snapshot = self._snapshot
-        digest = hashlib.blake2b(f"{snapshot.state} {len(snapshot.broken)}".encode(), digest_size=8)
-        for part in (snapshot.ids, snapshot.rows, snapshot.taken, snapshot.by_camera):
-            digest.update(part.tobytes())
-        digest.update(os.fsencode("\0".join(snapshot.paths)))
+        state = replace(snapshot.state, edition=0)  # another name for the same records
+        digest = hashlib.blake2b(f"{state} {len(snapshot.broken)}".encode(), digest_size=8)
+        digest.update(snapshot.catalogue.fingerprint)
         return digest.hexdigest()
 
-    @cached_property
-    def position_of_path(self) -> dict[str, int]:
-        """The position of each picture by its path."""
-        return {path: position for position, path in enumerate(self._snapshot.paths)}
+    def position_of_id(self, identity: int) -> int | None:
+        """The position of a picture by its id; None if there is no such picture."""
+        return self._snapshot.catalogue.position_of(identity)
+
+    def position_of_path(self, path: str) -> int | None:
+        """The position of a picture by its path."""
+        alike = self._snapshot.called(os.path.basename(path))  # noqa: PTH119
+        return next((self.position_of_id(entry.picture.id) for entry in alike if entry.picture.path == path), None)
 
     @property
     def model_id(self) -> str:
@@ -75,19 +81,19 @@ class Browser:
 
     def id(self, position: int) -> int:
         """The id of a picture."""
-        return int(self._snapshot.ids[position])
+        return self._snapshot.catalogue.id_at(position)
 
     def path(self, position: int) -> str:
         """The path of a picture."""
-        return self._snapshot.path(position)
+        return self.picture(position).path
 
     def picture(self, position: int) -> Picture:
         """All that is known of a picture, but for its features."""
-        return self._snapshot.picture(position)
+        return self._entry(position).picture
 
     def digest(self, position: int) -> bytes:
         """The hash of a picture's content."""
-        return self._snapshot.digest(position)
+        return self.picture(position).digest
 
     def name(self, position: int) -> str:
         """The name of the picture's file."""
@@ -96,12 +102,8 @@ class Browser:
     def term(self, position: int) -> str:
         """How the picture is written in a formula: by the name of its file if that is its alone, else by its id."""
         name = self.name(position)
-        is_clear = self._count_of_name[name] == 1 and name.isprintable() and not name.isdigit()
+        is_clear = name.isprintable() and not name.isdigit() and self._is_only_one(os.fsencode(name))
         return write_name(name) if is_clear else str(self.id(position))
-
-    @cached_property
-    def _count_of_name(self) -> Counter[str]:
-        return Counter(map(self.name, range(len(self))))
 
     def label(self, position: int) -> str:
         """The name of the folder that the picture is in."""
@@ -109,16 +111,25 @@ class Browser:
 
     def taken(self, position: int) -> datetime:
         """When the picture was taken, as the clock on the wall showed it."""
-        return self._snapshot.taken_at(position)
+        return self._entry(position).taken_at
 
     def taken_from(self, position: int) -> Origin:
         """Who says so."""
-        return self._snapshot.taken_from(position)
+        return self._entry(position).taken_from
 
     @cached_property
     def labels(self) -> dict[str, int]:
         """How many pictures have each label, in the order of the labels."""
-        return dict(sorted(Counter(map(self.label, range(len(self)))).items()))
+        counts: Counter[str] = Counter()
+        for folder, count in self._snapshot.folder_counts.items():
+            counts[os.path.basename(folder)] += count  # noqa: PTH119
+        return dict(sorted(counts.items()))
+
+    @cached_property
+    def period(self) -> tuple[datetime, datetime] | None:
+        """When the first and the last picture were taken; None if there is none."""
+        taken = self._snapshot.taken
+        return (as_date(taken.min()), as_date(taken.max())) if len(taken) else None
 
     def _mask(self, where: Where) -> np.ndarray:
         """Which positions pass a filter, `(n,)` bool."""
@@ -135,7 +146,8 @@ class Browser:
 
     @cached_property
     def _by_name(self) -> np.ndarray:
-        return np.array(sorted(range(len(self)), key=lambda position: self.name(position).casefold()), np.int64)
+        names = [os.path.basename(path).casefold() for path in self._snapshot.paths]  # noqa: PTH119
+        return np.array(sorted(range(len(self)), key=names.__getitem__), np.int64)
 
     @cached_property
     def _by_time(self) -> np.ndarray:
@@ -143,13 +155,13 @@ class Browser:
 
     def represent(self, position: int) -> Representation:
         """The representation `(N, M)` of a picture."""
-        return self._sources.represent(self._snapshot.rows[[position]])[0]
+        return self._sources.represent(np.array([self.picture(position).row]))[0]
 
     @cached_property
     def features(self) -> FeatureTable:
         """All features, in one pass over the degrees of all pictures."""
         count = self.model.num_features
-        used, every = np.sort(self._snapshot.rows), np.arange(count)
+        used, every = np.flatnonzero(self._snapshot.id_of_row), np.arange(count)
         total, squares = np.zeros(count), np.zeros(count)
         best, best_rows = torch.empty(0, count), torch.empty(0, count, dtype=torch.int64)
         for start in range(0, len(used), _BLOCK):
@@ -164,12 +176,15 @@ class Browser:
             best_rows = best_rows.gather(0, kept)
         mean = total / max(len(used), 1)
         spread = np.sqrt(np.maximum(squares / max(len(used), 1) - mean**2, 0))
-        return FeatureTable(mean, spread, self._snapshot.position_of_row[best_rows.numpy()].T)
+        ids = self._snapshot.ids_of_rows(best_rows.numpy())
+        shown_by = np.array([self.position_of_id(one) for one in ids.flatten().tolist()], np.int64)
+        return FeatureTable(mean, spread, shown_by.reshape(ids.shape).T)
 
     def degrees_of_feature(self, feature: int) -> np.ndarray:
         """The degree of one feature in each picture, `(n,)`."""
-        order = np.argsort(self._snapshot.rows)
-        rows = self._snapshot.rows[order]
+        unordered = self._snapshot.rows
+        order = np.argsort(unordered)
+        rows = unordered[order]
         degrees = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = self._degrees.of_features(rows[start : start + _BLOCK], np.array([feature]))

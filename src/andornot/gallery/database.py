@@ -1,33 +1,33 @@
-"""What a gallery knows of its pictures, but for their features: one SQLite file.
+"""The ledger of a gallery, with what it knows of its pictures but for their features: one SQLite file.
 
-A reader takes everything out of it in one transaction, checks it and closes it: a `Snapshot`. Paths are absolute, and
-kept as bytes, because the names of files need not be text.
+A reader takes what it needs out of it in one transaction, and closes it: a `Snapshot`. The records of pictures it takes
+from the catalogue of that moment, or, where there is none, from here, all of them. Who writes checks all of them. Paths
+are absolute, and kept as bytes, because the names of files need not be text.
 """
 
 import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from functools import cached_property
-from operator import itemgetter
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import quote
-
-import numpy as np
 
 from ..files import write_atomically
 from ..version import __version__
 from . import format_1
+from .catalogue import CHUNK, Catalogue, Row, Sink, StaleError, remove_others
 from .errors import DamagedError, GalleryError, LockedError
-from .layout import DATABASE
+from .layout import DATABASE, DERIVED
 from .records import FORMAT, Record, are_sound, is_sound, values_crc
 from .records import Broken as Broken
 from .records import Picture as Picture
 from .records import State as State
+from .snapshot import Snapshot as Snapshot
 
 # The state is kept twice, in two places of the file: it is small, and all else hangs on it.
 STATES: Final = ("gallery", "gallery_copy")
@@ -49,108 +49,11 @@ _UPDATE_PICTURE: Final = (
     "UPDATE pictures SET path = ?2, size = ?3, mtime_ns = ?4, digest = ?5, taken = ?6, row = ?7, features_crc = ?8, "
     "record_crc = ?9 WHERE id = ?1"
 )
+_DELETE_PICTURE: Final = "DELETE FROM pictures WHERE id = ?"
 _INSERT_BROKEN: Final = "INSERT INTO broken VALUES (?, ?, ?, ?, ?)"
 _SET_ORIGIN: Final = "INSERT OR REPLACE INTO origins VALUES (?, ?, ?)"
-
-Origin = Literal["camera", "file", "unknown"]
-"""Whose date a picture's is: the camera's, or only that of the file; of old galleries it is not known."""
-
-
-class Snapshot:
-    """All that one moment's database says, checked.
-
-    Pictures are in the order of their ids; a position is a place in it. `is_old`: it is in the format of 0.1.
-    """
-
-    def __init__(
-        self,
-        state: State,
-        records: list[Record],
-        broken: Iterable[Broken],
-        is_old: bool = False,
-        origins: Mapping[int, int] | None = None,
-    ) -> None:
-        self.state, self.is_old = state, is_old
-        self.broken = {entry.path: entry for entry in broken}
-        self._records = records
-        self.ids, self.taken, self.rows = (
-            np.fromiter(map(itemgetter(Picture._fields.index(name)), records), np.int64, len(records))
-            for name in ("id", "taken", "row")
-        )
-
-        # 1 for a date that the camera noted, 0 for the time of the file, -1 where it is not known.
-        known = origins or {}
-        self.by_camera = np.fromiter((known.get(identity, -1) for identity in self.ids.tolist()), np.int8, len(self))
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """The folders that `update` looks through."""
-        return self.state.folders
-
-    def path(self, position: int) -> str:
-        """The path of a picture."""
-        return os.fsdecode(self._records[position][1])
-
-    def digest(self, position: int) -> bytes:
-        """The hash of a picture's content."""
-        return bytes(self._records[position][Picture._fields.index("digest")])
-
-    @cached_property
-    def paths(self) -> list[str]:
-        """All paths."""
-        return [os.fsdecode(record[1]) for record in self._records]
-
-    @cached_property
-    def position_of_row(self) -> np.ndarray:
-        """For each row of features the position of its picture, or -1."""
-        positions = np.full(self.state.rows, -1, np.int64)
-        positions[self.rows] = np.arange(len(self))
-        return positions
-
-    @cached_property
-    def position_of_digest(self) -> dict[bytes, int]:
-        """The position of a picture with that content."""
-        return {record[4]: position for position, record in enumerate(self._records)}
-
-    def taken_at(self, position: int) -> datetime:
-        """The date of a picture, as the clock on the wall showed it."""
-        return datetime.fromtimestamp(int(self.taken[position]), UTC).replace(tzinfo=None)
-
-    def taken_from(self, position: int) -> Origin:
-        """Whose date that is."""
-        origins: tuple[Origin, ...] = ("file", "camera", "unknown")
-        return origins[int(self.by_camera[position])]
-
-    def picture(self, position: int) -> Picture:
-        """A picture."""
-        identity, path, *rest, _ = self._records[position]
-        return Picture(identity, os.fsdecode(path), *rest)
-
-    def pictures(self) -> Iterator[Picture]:
-        """All pictures."""
-        return map(self.picture, range(len(self)))
-
-    def features_crc(self, position: int) -> int:
-        """The checksum of a picture's features."""
-        return int(self._records[position][Picture._fields.index("features_crc")])
-
-    def contradiction(self) -> str:
-        """What does not fit together, though each record is whole by itself; nothing if all does."""
-        state = self.state
-        if len(self) != state.pictures:
-            return f"it has {len(self):,} pictures, and there were {state.pictures:,}"
-        if not len(self):
-            return ""
-        if self.rows.min() < 0 or self.rows.max() >= state.rows:
-            return "it names features that were never written"
-        if self.ids[0] < 1 or self.ids[-1] >= state.next_id or (np.diff(self.ids) <= 0).any():
-            return "it has ids that were never given"
-        used = np.zeros(state.rows, bool)
-        used[self.rows] = True
-        return "two pictures have the same features" if np.count_nonzero(used) < len(self) else ""
+_OF_PICTURES: Final = (_INSERT_PICTURE, _UPDATE_PICTURE, _DELETE_PICTURE, _SET_ORIGIN)
+_EVERY_ID: Final = (-(2**63), 2**63 - 1)
 
 
 def create(folder: Path, state: State, records: Iterable[Record] = (), broken: Iterable[Record] = ()) -> None:
@@ -171,38 +74,115 @@ def create(folder: Path, state: State, records: Iterable[Record] = (), broken: I
     write_atomically(folder / DATABASE, write)
 
 
-def read_snapshot(folder: Path) -> Snapshot:
-    """What was committed last. Everything is checked: each record, and whether all of them are there."""
+def read_snapshot(folder: Path, *, thorough: bool = False) -> Snapshot:
+    """What was committed last.
+
+    `thorough`: every record is checked, whether all of them are there, and whether the catalogue is as it should be;
+    where it is not, the snapshot has one in memory that is.
+    """
     file = folder / DATABASE
     if not file.exists():
         missing = "has no gallery in it" if folder.is_dir() else "is not a folder"
         raise GalleryError(f"{folder} {missing}; andornot index FOLDER --gallery {folder} makes one")
     with _translated(file), closing(_reader(file)) as connection:
-        connection.execute("BEGIN")
-        is_old = format_1.holds(connection)
-        copies = [_values(connection, table) for table in (STATES[:1] if is_old else STATES)]
-        _check_version(copies, folder)
+        while True:
+            connection.execute("BEGIN")
+            snapshot = _read(connection, folder, thorough)
+            connection.execute("ROLLBACK")
+            if snapshot is not None:
+                return snapshot
+
+
+def _read(connection: sqlite3.Connection, folder: Path, thorough: bool) -> Snapshot | None:
+    """None if the catalogue was replaced by that of another moment meanwhile."""
+    file = folder / DATABASE
+    is_old = format_1.holds(connection)
+    copies = [_values(connection, table) for table in (STATES[:1] if is_old else STATES)]
+    _check_version(copies, folder)
+    broken = connection.execute("SELECT * FROM broken").fetchall()
+    old: list[Record] = []
+    if is_old:
+        folders = connection.execute("SELECT path FROM folders ORDER BY path").fetchall()
         records = connection.execute("SELECT * FROM pictures ORDER BY id").fetchall()
-        broken = connection.execute("SELECT * FROM broken").fetchall()
-        origins = _origins(connection)
-        if is_old:
-            folders = connection.execute("SELECT path FROM folders ORDER BY path").fetchall()
-            state, records, broken = format_1.converted(copies[0], folders, records, broken)
-        else:
-            state = stored_state(copies)
+        state, old, broken = format_1.converted(copies[0], folders, records, broken)
+    else:
+        state = stored_state(copies)
     if state is None:
         raise DamagedError(f"{file} is damaged in what it says of the gallery as a whole")
-    if not are_sound(records):
-        record = next(record for record in records if not is_sound(record))
-        path = os.fsdecode(record[1]) if isinstance(record[1], bytes) else "a picture"
-        raise DamagedError(f"{file} is damaged in what it says of {path}")
     if not all(is_sound(record, values_crc) for record in broken):
         raise DamagedError(f"{file} is damaged in what it says of files that cannot be read")
+    catalogue = Catalogue.open(folder, state.edition) if state.edition else None
+    if state.edition and catalogue is None and _edition_now(file) != state.edition:
+        return None
+    if catalogue is not None and len(catalogue) == state.pictures:
+        catalogue.read_again = partial(_rows_of, file, state.edition)
+        if thorough and (catalogue.is_wasteful or not _is_right(catalogue, rows_between(connection, file, *_EVERY_ID))):
+            catalogue = None
+    else:
+        catalogue, thorough = None, True
+    if catalogue is None and is_old:
+        origins = _origins(connection, *_EVERY_ID)
+        catalogue = Catalogue.of((record, origins.get(record[0], -1)) for part in _sound(old, file) for record in part)
+    elif catalogue is None:
+        catalogue = Catalogue.of(rows_between(connection, file, *_EVERY_ID))
     entries = (Broken(os.fsdecode(path), *rest) for path, *rest, _ in broken)
-    snapshot = Snapshot(state, records, entries, is_old, origins)
-    if contradiction := snapshot.contradiction():
+    snapshot = Snapshot(state, catalogue, entries, is_old)
+    if thorough and (contradiction := snapshot.contradiction()):
         raise DamagedError(f"{file} is damaged: {contradiction}")
     return snapshot
+
+
+def rows_between(connection: sqlite3.Connection, file: Path, first: int, last: int) -> Iterator[Row]:
+    """The records of pictures from one id to another, each checked, and whether their dates are the camera's."""
+    records = connection.execute("SELECT * FROM pictures WHERE id BETWEEN ? AND ? ORDER BY id", (first, last))
+    for part in _sound(records, file):
+        origins = _origins(connection, part[0][0], part[-1][0])
+        yield from ((record, origins.get(record[0], -1)) for record in part)
+
+
+def _sound(records: Iterable[Record], file: Path) -> Iterator[list[Record]]:
+    """Records, some at a time; a DamagedError if one of them is not as it was written."""
+    ordered = iter(records)
+    while part := list(islice(ordered, CHUNK)):
+        if not are_sound(part):
+            record = next(record for record in part if not is_sound(record))
+            path = os.fsdecode(record[1]) if isinstance(record[1], bytes) else "a picture"
+            raise DamagedError(f"{file} is damaged in what it says of {path}")
+        yield part
+
+
+def _is_right(catalogue: Catalogue, rows: Iterator[Row]) -> bool:
+    """Whether a catalogue is whole, and says what the ledger does, all of which is read."""
+    try:
+        counts = enumerate(catalogue.chunks["count"].tolist())
+        agrees = all(catalogue.agrees(chunk, list(islice(rows, count))) for chunk, count in counts)
+        return agrees and next(rows, None) is None and catalogue.is_whole()
+    except StaleError:
+        return False
+
+
+def _rows_of(file: Path, edition: int, first: int, last: int) -> list[Row]:
+    """The rows of a catalogue that is damaged, as long as nothing was committed since."""
+    with _translated(file), closing(_reader(file)) as connection:
+        connection.execute("BEGIN")
+        state = stored_state(_values(connection, table) for table in STATES)
+        if state is None or state.edition != edition:
+            raise StaleError(
+                f"{file.parent / DERIVED} is damaged, and the gallery was changed since: open it once more"
+            )
+        return list(rows_between(connection, file, first, last))
+
+
+def _edition_now(file: Path) -> int:
+    with closing(_reader(file)) as connection:
+        state = stored_state(_values(connection, table) for table in STATES)
+        return 0 if state is None else state.edition
+
+
+def keep_catalogue(folder: Path, snapshot: Snapshot) -> None:
+    """Writes the catalogue that its state names and that was lost. Only for who holds the lock."""
+    if not snapshot.catalogue.file and _edition_now(folder / DATABASE) == snapshot.state.edition:
+        snapshot.catalogue.store(folder, snapshot.state.edition)
 
 
 def stored_state(copies: Iterable[dict[str, Any]]) -> State | None:
@@ -210,9 +190,9 @@ def stored_state(copies: Iterable[dict[str, Any]]) -> State | None:
     return next(filter(None, map(State.of_values, copies)), None)
 
 
-def _origins(connection: sqlite3.Connection) -> dict[int, int]:
+def _origins(connection: sqlite3.Connection, first: int, last: int) -> dict[int, int]:
     try:
-        found = connection.execute("SELECT * FROM origins").fetchall()
+        found = connection.execute("SELECT * FROM origins WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
     except sqlite3.DatabaseError:  # there is no such table, or it is damaged
         return {}
     return {record[0]: record[1] for record in found if is_sound(record, values_crc)}
@@ -243,7 +223,7 @@ class Database:
     """The database for its one writer: changes wait until `commit`, which makes all of them or none."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / DATABASE
+        self._folder, self.file = folder, folder / DATABASE
         with _translated(self.file):
             self._connection = sqlite3.connect(self.file, isolation_level=None, timeout=30)
             try:
@@ -254,6 +234,8 @@ class Database:
                 self._connection.close()
                 raise
         self._changes: list[tuple[str, Record, int | None]] = []
+        # That of the state as it is now; who has none leaves the next writer to make one.
+        self.catalogue: Catalogue | None = None
 
     def close(self) -> None:
         """Forgets what was not committed."""
@@ -273,7 +255,7 @@ class Database:
 
     def remove(self, identity: int) -> None:
         """Removes a picture."""
-        self._changes.append(("DELETE FROM pictures WHERE id = ?", (identity,), -1))
+        self._changes.append((_DELETE_PICTURE, (identity,), -1))
         self._changes.append(("DELETE FROM origins WHERE id = ?", (identity,), None))
 
     def _set_origin(self, identity: int, by_camera: bool | None) -> None:
@@ -292,6 +274,7 @@ class Database:
 
     def commit(self, state: State) -> State:
         """Everything since the last commit, and the state, in one transaction; the state that was written."""
+        catalogue, former = self.catalogue, state.edition
         with self._transaction():
             for statement, values, more in self._changes:
                 changed = self._connection.execute(statement, values).rowcount
@@ -299,8 +282,47 @@ class Database:
                     if changed != 1:
                         raise DamagedError(f"{self.file} is damaged: picture {values[0]} is not in it")
                     state = replace(state, pictures=state.pictures + more)
+            if self._changes:
+                catalogue, edition = self._changed_catalogue(state.edition)
+                state = replace(state, edition=edition)
             _write_state(self._connection, state)
         self._changes.clear()
+        self.catalogue = catalogue
+        if state.edition != former:
+            # The former one stays for a moment: a reader may have seen its name, and not opened it yet.
+            remove_others(self._folder, (state.edition, former))
+        return state
+
+    def _changed_catalogue(self, edition: int) -> tuple[Catalogue | None, int]:
+        """The catalogue after the changes, which the transaction has made already, and its edition."""
+        if self.catalogue is None:
+            return None, 0
+        touched = {values[0] for statement, values, _ in self._changes if statement in _OF_PICTURES}
+        if not touched:
+            return self.catalogue, edition
+        try:
+            sink = Sink(self._folder, self.catalogue)
+            with closing(sink):
+                changed = self.catalogue.changed(touched, partial(rows_between, self._connection, self.file), sink)
+            return changed, changed.write_index(self._folder)
+        except (OSError, ValueError) as error:
+            if isinstance(error, DamagedError) and not isinstance(error, StaleError):
+                raise
+            return None, 0  # it is only derived: readers do without until the next writer
+
+    def keep_catalogue(self, snapshot: Snapshot, state: State) -> State:
+        """Sees to it that the catalogue is on disk, as far as that can be; the state, which may name another one."""
+        edition = state.edition
+        if not snapshot.catalogue.file:
+            try:
+                edition = snapshot.catalogue.store(self._folder)
+            except OSError:  # all works without, but slower
+                edition = 0
+        if edition != state.edition:
+            state = replace(state, edition=edition)
+            self.save(state)
+        self.catalogue = snapshot.catalogue if edition else None
+        remove_others(self._folder, (edition,))
         return state
 
     def save(self, state: State) -> None:

@@ -3,15 +3,16 @@
 import os
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from .database import Snapshot
 from .errors import GalleryError
 from .options import Where
-from .paths import is_inside, label_of
+from .paths import is_inside
+from .records import Records
+from .snapshot import Snapshot
 
 _FORMATS: Final = (
     "%Y-%m-%dT%H:%M:%S",
@@ -42,11 +43,11 @@ class Conditions(NamedTuple):
         return not self.file_dates and (self.after is not None or self.before is not None)
 
 
-def resolve(where: Where, snapshot: Snapshot) -> Conditions:
+def resolve(where: Where, records: Records) -> Conditions:
     """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
     return Conditions(
-        None if where.folder is None else _whole_folder(snapshot, where.folder),
-        None if where.label is None else _known_label(snapshot, where.label),
+        None if where.folder is None else _whole_folder(records, where.folder),
+        None if where.label is None else _known_label(records, where.label),
         None if where.after is None else _seconds(where.after),
         None if where.before is None else _seconds(where.before),
         where.file_dates,
@@ -58,13 +59,13 @@ def mask(where: Where, snapshot: Snapshot) -> np.ndarray:
     conditions = resolve(where, snapshot)
     passing = np.ones(len(snapshot), bool)
     if conditions.folder is not None:
-        passing &= np.array([is_inside(path, conditions.folder) for path in snapshot.paths], bool)
+        passing &= snapshot.in_folders(partial(is_inside, folder=conditions.folder))
     if conditions.label is not None:
-        passing &= np.array([label_of(path) == conditions.label for path in snapshot.paths], bool)
-    if conditions.after is not None:
-        passing &= snapshot.taken >= conditions.after
-    if conditions.before is not None:
-        passing &= snapshot.taken < conditions.before
+        passing &= snapshot.in_folders(lambda folder: os.path.basename(folder) == conditions.label)  # noqa: PTH119
+    if conditions.after is not None or conditions.before is not None:
+        taken = snapshot.taken
+        passing &= True if conditions.after is None else taken >= conditions.after
+        passing &= True if conditions.before is None else taken < conditions.before
     if conditions.needs_camera:
         passing &= snapshot.by_camera != 0
     return passing
@@ -82,26 +83,26 @@ class Selection:
     @cached_property
     def rows(self) -> np.ndarray:
         """Their rows, which ascend. Not every row belongs to a picture."""
-        chosen = self.snapshot.position_of_row >= 0
-        if self.where is not None:
-            chosen[self.snapshot.rows] &= mask(self.where, self.snapshot)
-        return np.flatnonzero(chosen)
+        if self.where is None:
+            return np.flatnonzero(self.snapshot.id_of_row)
+        return np.sort(self.snapshot.catalogue.rows_at(mask(self.where, self.snapshot)))
 
 
-def _whole_folder(snapshot: Snapshot, folder: str) -> str:
+def _whole_folder(records: Records, folder: str) -> str:
     expanded = os.path.expanduser(folder)  # noqa: PTH111
-    bases = [base for known in snapshot.folders for base in (known, os.path.dirname(known))]  # noqa: PTH120
+    bases = [base for known in records.folders for base in (known, os.path.dirname(known))]  # noqa: PTH120
     for base in ("", *bases):
         whole = os.path.abspath(os.path.join(base, expanded))  # noqa: PTH100, PTH118
-        if any(is_inside(path, whole) for path in snapshot.paths):
+        if any(is_inside(own, whole) for own in records.folder_counts):
             return whole
-    raise GalleryError(f"no picture of the gallery is in {folder}; it has those of {', '.join(snapshot.folders)}")
+    raise GalleryError(f"no picture of the gallery is in {folder}; it has those of {', '.join(records.folders)}")
 
 
-def _known_label(snapshot: Snapshot, label: str) -> str:
-    if any(label_of(path) == label for path in snapshot.paths):
+def _known_label(records: Records, label: str) -> str:
+    labels = set(map(os.path.basename, records.folder_counts))
+    if label in labels:
         return label
-    nearest = get_close_matches(label, set(map(label_of, snapshot.paths)), n=1)
+    nearest = get_close_matches(label, labels, n=1)
     hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that a picture is in"
     raise GalleryError(f'no picture has the label "{label}"; {hint}')
 

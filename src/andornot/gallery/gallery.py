@@ -15,11 +15,12 @@ from ..logic import Formula, Representation
 from ..logic.distance import Distance, Score
 from ..logic.formula import write_name
 from ..model import Model, ModelError, new_backbone
+from ..notebook import MOST_TILES
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
-from .database import State
+from .database import Snapshot, State
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .hits import Hits, show_pictures
@@ -109,7 +110,10 @@ class Gallery:
 
     def refresh(self) -> None:
         """Takes what was committed since."""
+        earlier: Snapshot | None = getattr(self, "_snapshot", None)
         self._snapshot, self._features = read(self.folder)
+        if earlier is not None:
+            self._snapshot.follow(earlier)
         self._searcher: Searcher | None = None
 
     def refreshed(self) -> "Gallery":
@@ -130,9 +134,9 @@ class Gallery:
         return f"Gallery({len(self):,} pictures in {self.folder})"
 
     def _repr_html_(self) -> str:
-        pictures = [(path, f"#{identity}") for path, identity in zip(self.paths, self.ids, strict=True)]
+        first = [self._snapshot.picture(position) for position in range(min(len(self), MOST_TILES + 1))]
         broken = f"{len(self.broken):,} more could not be read" if self.broken else ""
-        return show_pictures(repr(self), pictures, broken)
+        return show_pictures(repr(self), [(picture.path, f"#{picture.id}") for picture in first], broken)
 
     @property
     def paths(self) -> list[str]:
@@ -142,7 +146,7 @@ class Gallery:
     @property
     def ids(self) -> list[int]:
         """The ids of all pictures. A picture keeps its own when its file is moved or changed; none is used again."""
-        return [int(identity) for identity in self._snapshot.ids]
+        return [*map(int, self._snapshot.ids)]
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -212,13 +216,13 @@ class Gallery:
             finder = Names(writer.snapshot)
             chosen: set[int] = set()
             for name in [names] if isinstance(names, str) else names:
-                positions = finder.positions(str(name))
-                if len(positions) != 1:
-                    found = f"{len(positions)} pictures are" if positions else "no picture is"
+                pictures = finder.pictures(str(name))
+                if len(pictures) != 1:
+                    found = f"{len(pictures)} pictures are" if pictures else "no picture is"
                     raise GalleryError(f'{found} called "{name}" in {self.folder}')
-                chosen.add(positions[0])
-            for position in chosen:
-                writer.database.remove(writer.snapshot.picture(position).id)
+                chosen.add(pictures[0].id)
+            for identity in chosen:
+                writer.database.remove(identity)
             writer.commit()
         self.refresh()
         return len(chosen)
@@ -293,10 +297,14 @@ class Gallery:
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
         degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
-        if degrees is None or degrees.rows >= self._snapshot.state.rows:
+        if degrees is None:
             return
-        with suppress(LockedError, OSError), writing(self.folder):
-            degrees.extend()
+        if degrees.rows < self._snapshot.state.rows:
+            with suppress(LockedError, OSError), writing(self.folder):
+                degrees.extend()
+        if self._snapshot.state.edition and not self._snapshot.catalogue.file:
+            with suppress(LockedError, OSError), writing(self.folder):
+                database.keep_catalogue(self.folder, self._snapshot)
 
     # --- searching --------------------------------------------------------------------------------------------------
 

@@ -2,27 +2,25 @@
 
 import heapq
 import os
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from ..logic import Formula, FormulaError
-from .database import Snapshot
+from .records import Picture, Records
 
 _NEAREST: Final = 100
 _SHOWN: Final = 3
 
 
 class Named(NamedTuple):
-    """The file that a name stands for, and its position in the gallery; None for one outside.
+    """The file that a name stands for, and its id in the gallery; None for one outside.
 
     `path` is the name itself for a picture that was given without a file.
     """
 
     path: str
-    position: int | None
+    id: int | None
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,8 @@ class Resolved:
 class Names:
     """Finds pictures by name in one state of a gallery."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, records: Records) -> None:
+        self._records = records
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """The formula with what its names stand for, or a FormulaError that points at the one that nobody knows.
@@ -48,11 +46,11 @@ class Names:
         return Resolved(formula, {name: self._find(name, formula, given) for name in formula.names})
 
     def _find(self, name: str, formula: Formula, given: Collection[str] | None) -> Named:
-        positions = self.positions(name) if given is None else self._without_paths(name)
-        if len(positions) == 1:
-            return Named(self._snapshot.path(positions[0]), positions[0])
-        if positions:
-            raise self._ambiguous(name, positions, formula, with_paths=given is None)
+        pictures = self.pictures(name) if given is None else self._without_paths(name)
+        if len(pictures) == 1:
+            return Named(pictures[0].path, pictures[0].id)
+        if pictures:
+            raise self._ambiguous(name, pictures, formula, with_paths=given is None)
         if given is not None and name in given:
             return Named(name, None)
         if given is None and (path := self._file(name)) is not None:
@@ -61,32 +59,31 @@ class Names:
             raise formula.error_at(name, reason)
         raise formula.unknown_name(name, self._nearest(name))
 
-    def _ambiguous(self, name: str, positions: list[int], formula: Formula, with_paths: bool) -> FormulaError:
+    def _ambiguous(self, name: str, pictures: list[Picture], formula: Formula, with_paths: bool) -> FormulaError:
         if with_paths:
-            found, right = [self._snapshot.path(position) for position in positions], "more of the path, or the id"
+            found, right = [picture.path for picture in pictures], "more of the path, or the id"
         else:
-            found, right = [str(self._snapshot.ids[position]) for position in positions], "the id"
+            found, right = [str(picture.id) for picture in pictures], "the id"
         shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
         message = f'"{name}" may be {len(found)} pictures: {shown}; write {right}'
         return formula.error_at(name, message)
 
-    def positions(self, name: str) -> list[int]:
+    def pictures(self, name: str) -> list[Picture]:
         """The pictures that a name may stand for: by id, by path, by the end of a path, whatever fits first."""
         if _is_id(name):
-            return self._by_id.get(int(name), [])
+            return self._by_id(name)
         path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111
-        for whole in (path, *(os.path.normpath(os.path.join(folder, name)) for folder in self._snapshot.folders)):  # noqa: PTH118
-            alike = self._by_file_name.get(os.path.basename(whole), [])  # noqa: PTH119
-            if found := [position for position in alike if self._snapshot.path(position) == whole]:
+        for whole in (path, *(os.path.normpath(os.path.join(folder, name)) for folder in self._records.folders)):  # noqa: PTH118
+            if found := [picture for picture in self._called(os.path.basename(whole)) if picture.path == whole]:  # noqa: PTH119
                 return found
         if name.startswith(("/", "./", "../")):
             return []
-        alike = self._by_file_name.get(os.path.basename(name), [])  # noqa: PTH119
-        return [position for position in alike if self._snapshot.path(position).endswith(f"{os.sep}{name}")]
+        alike = self._called(os.path.basename(name))  # noqa: PTH119
+        return [picture for picture in alike if picture.path.endswith(f"{os.sep}{name}")]
 
     def _file(self, name: str) -> str | None:
         """The file of that name that is not in the gallery, from here or in one of its folders."""
-        places = (os.path.join(folder, name) for folder in self._snapshot.folders)  # noqa: PTH118
+        places = (os.path.join(folder, name) for folder in self._records.folders)  # noqa: PTH118
         for path in (os.path.expanduser(name), *places):  # noqa: PTH111
             if os.path.isfile(path):  # noqa: PTH113
                 return os.path.abspath(path)  # noqa: PTH100
@@ -94,30 +91,27 @@ class Names:
 
     def _why_broken(self, name: str, with_paths: bool) -> str | None:
         """What is to be said of a file that `index` found and could not read; None if there is none of that name."""
-        for path, entry in self._snapshot.broken.items():
+        for path, entry in self._records.broken.items():
             if name == os.path.basename(path) or (with_paths and _is_end_of(name, path)):  # noqa: PTH119
                 return f'"{path if with_paths else name}" cannot be read as a picture: {entry.reason}'
         return None
 
-    def _without_paths(self, name: str) -> list[int]:
+    def _without_paths(self, name: str) -> list[Picture]:
         """The pictures that a name may stand for, by id or by file name."""
-        return self._by_id.get(int(name), []) if _is_id(name) else self._by_file_name.get(name, [])
+        return self._by_id(name) if _is_id(name) else list(self._called(name))
 
-    @cached_property
-    def _by_id(self) -> dict[int, list[int]]:
-        return {identity: [position] for position, identity in enumerate(self._snapshot.ids.tolist())}
+    def _by_id(self, name: str) -> list[Picture]:
+        entry = self._records.entry(int(name))
+        return [] if entry is None else [entry.picture]
 
-    @cached_property
-    def _by_file_name(self) -> dict[str, list[int]]:
-        positions: dict[str, list[int]] = defaultdict(list)
-        for position, path in enumerate(self._snapshot.paths):
-            positions[os.path.basename(path)].append(position)  # noqa: PTH119
-        return dict(positions)
+    def _called(self, file_name: str) -> Iterable[Picture]:
+        return (entry.picture for entry in self._records.called(file_name))
 
     def _nearest(self, name: str) -> Iterable[str]:
         """File names that have much in common with a name: a proper comparison with all of a million takes minutes."""
         wanted = _pieces(name)
-        return heapq.nlargest(_NEAREST, self._by_file_name, key=lambda known: len(wanted & _pieces(known)))
+        known_names = dict.fromkeys(self._records.some_names())
+        return heapq.nlargest(_NEAREST, known_names, key=lambda known: len(wanted & _pieces(known)))
 
 
 def _is_end_of(name: str, path: str) -> bool:

@@ -28,8 +28,11 @@ def read(folder: Path) -> tuple[Snapshot, Features]:
 def checked(snapshot: Snapshot, features: Features, rows: np.ndarray) -> np.ndarray:
     """The features of some rows `(n, width)`; a DamagedError unless those of pictures are as they were written."""
     found = features.read(rows)
-    for row, position in zip(found, snapshot.position_of_row[rows].tolist(), strict=True):
-        if position >= 0 and checksum(row) != snapshot.features_crc(position):
-            path = snapshot.path(position)
+    ids = snapshot.ids_of_rows(rows)
+    used = np.flatnonzero(ids)
+    for place, crc in zip(used.tolist(), snapshot.catalogue.features_crcs(ids[used]).tolist(), strict=True):
+        if checksum(found[place]) != crc:
+            entry = snapshot.entry(int(ids[place]))
+            path = "a picture" if entry is None else entry.picture.path
             raise DamagedError(f"the features of {path} are damaged: their checksum is not the one that was saved")
     return found

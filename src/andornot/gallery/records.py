@@ -3,9 +3,12 @@
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from ..version import __version__
 
@@ -20,7 +23,7 @@ class Picture(NamedTuple):
     """A picture of the gallery: its file as it was, when it was taken, and where its features are.
 
     `taken` counts seconds from 1970 as the clock on the wall showed them; cameras know no time zone. Where the camera
-    noted none, it is when the file was changed last: `Snapshot.by_camera` keeps the two apart.
+    noted none, it is when the file was changed last: `Entry.by_camera` keeps the two apart.
     """
 
     id: int
@@ -37,6 +40,33 @@ class Picture(NamedTuple):
         """The picture as it is stored, with its checksum."""
         values = (self.id, os.fsencode(self.path), *self[2:])
         return *values, picture_crc(values)
+
+
+Origin = Literal["camera", "file", "unknown"]
+"""Whose date a picture's is: the camera's, or only that of the file; of old galleries it is not known."""
+
+
+def as_date(taken: int) -> datetime:
+    """What `Picture.taken` counts, as the clock on the wall showed it."""
+    return datetime.fromtimestamp(int(taken), UTC).replace(tzinfo=None)
+
+
+class Entry(NamedTuple):
+    """A picture, and whether its date is the camera's: 1, 0 for the time of the file, -1 where that is not known."""
+
+    picture: Picture
+    by_camera: int
+
+    @property
+    def taken_at(self) -> datetime:
+        """The date of the picture, as the clock on the wall showed it."""
+        return as_date(self.picture.taken)
+
+    @property
+    def taken_from(self) -> Origin:
+        """Whose date that is."""
+        origins: tuple[Origin, ...] = ("file", "camera", "unknown")
+        return origins[self.by_camera]
 
 
 class Broken(NamedTuple):
@@ -62,7 +92,7 @@ class State:
     `calibrated_on`: the number of pictures that the gallery's own model was calibrated on, 0 before that; None for a
     model that was given. `pictures`: how many there are. `folders`: those that `update` looks through. `spare`: names
     of files and folders that the gallery wrote, or began to write, and does not need; the next writer removes these,
-    and nothing else.
+    and nothing else. `edition`: the name of the catalogue that has just these records; 0 if there is none.
     """
 
     model: str
@@ -75,6 +105,7 @@ class State:
     pictures: int = 0
     folders: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
+    edition: int = 0
 
     @property
     def values(self) -> dict[str, Any]:
@@ -90,9 +121,46 @@ class State:
         content = {key: value for key, value in values.items() if key != "checksum"}
         if content.get("format") != FORMAT or values.get("checksum") != _mapping_crc(content):
             return None
-        own = {field.name: content[field.name] for field in fields(cls)}
+        # Whoever wrote it before there were catalogues named none; nothing else can be missing in what is whole.
+        own = {field.name: content.get(field.name, 0) for field in fields(cls)}
         lists = {name: tuple(filter(None, os.fsdecode(own[name]).split("\0"))) for name in _LISTS}
         return cls(**{**own, **lists})
+
+
+class Records(Protocol):
+    """Who knows the pictures: what searches, names and filters ask, wherever the records are.
+
+    A row is what an engine finds and a `Sources` represents; here the two meet.
+    """
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders that `update` looks through."""
+
+    @property
+    def broken(self) -> Mapping[str, Broken]:
+        """Files that cannot be read as pictures, by path."""
+
+    @property
+    def folder_counts(self) -> Mapping[str, int]:
+        """How many pictures lie directly in each folder that has any."""
+
+    def __len__(self) -> int: ...
+
+    def ids_of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """For each row the id of its picture; 0 for one that belongs to none."""
+
+    def entry(self, identity: int) -> Entry | None:
+        """All that is known of a picture; None if there is no such picture."""
+
+    def called(self, file_name: str) -> Iterator[Entry]:
+        """The pictures whose files have that name, in the order of their ids."""
+
+    def with_digest(self, digest: bytes) -> Iterator[Entry]:
+        """The pictures with that content."""
+
+    def some_names(self) -> Iterator[str]:
+        """File names, to suggest one of them: of a large gallery not all."""
 
 
 def picture_crc(values: Record) -> int:

@@ -119,7 +119,7 @@ def _is_sound(folder: Path) -> bool:
         with closing(sqlite3.connect(folder / DATABASE)) as connection:
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
-        snapshot = database.read_snapshot(folder)
+        snapshot = database.read_snapshot(folder, thorough=True)
     except (DamagedError, sqlite3.DatabaseError, OverflowError, UnicodeDecodeError):
         return False
     if snapshot.is_old:
@@ -144,7 +144,7 @@ def _rebuild(folder: Path, saved: _Saved, given: Model | None) -> None:
         state = _derived_state(folder, saved, given)
         forget_derived(folder)  # its rows are others, perhaps
     records = [picture.record for picture in saved.pictures]
-    database.create(folder, replace(state, pictures=len(records)), records, saved.broken)
+    database.create(folder, replace(state, pictures=len(records), edition=0), records, saved.broken)
 
 
 def _saved(folder: Path) -> _Saved:

@@ -14,7 +14,6 @@ from torch.nn.functional import normalize
 from ..logic import Formula, FormulaError, Representation
 from ..logic.distance import SCORES, Distance, Score
 from .browsing import Browser
-from .database import Origin
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
 from .engines.exact import search_by
@@ -22,6 +21,7 @@ from .errors import GalleryError
 from .filters import Selection
 from .names import Named, Names, Resolved
 from .options import CENTRED, SearchOptions, Where
+from .records import Entry, Origin, Picture, Records
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 
 Query = Resolved | Representation
@@ -83,8 +83,8 @@ class Searcher:
 
     def __init__(self, sources: Sources, make_engine: MakeEngine) -> None:
         self._sources, self._make_engine = sources, make_engine
-        self._snapshot = sources.snapshot
-        self._names = Names(sources.snapshot)
+        self._records: Records = sources.snapshot
+        self._names = Names(self._records)
         self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
         self._most: dict[int, tuple[str, ...]] = {}
@@ -103,21 +103,21 @@ class Searcher:
     ) -> list[list[Hit]]:
         """The hits of each query, all found by one call of the engine."""
         named = [query.named if isinstance(query, Resolved) else {} for query in queries]
-        selection = self._everything if options.where == Where() else Selection(self._snapshot, options.where)
+        selection = self._everything if options.where == Where() else Selection(self._sources.snapshot, options.where)
         if not queries:
             return []
         evaluated = self._evaluate(queries, options, pictures)
         _refuse_empty(queries, evaluated, options.score)
         # The pictures of a formula are left out of its own hits; so more are asked for.
-        own = [{thing.position for thing in things.values()} - {None} for things in named]
+        own = [{thing.id for thing in things.values()} - {None} for things in named]
         spare = 0 if options.include_queries else max(map(len, own))
         rows, scores, reasons_of = self._nearest(evaluated, options.score, options.top + spare, selection)
-        found = self._snapshot.position_of_row[rows]
+        found = self._records.ids_of_rows(rows)
         results = []
         for query, left_out in enumerate(own):
             if options.include_queries:
                 left_out = set()
-            places = [place for place, position in enumerate(found[query].tolist()) if position not in left_out]
+            places = [place for place, identity in enumerate(found[query].tolist()) if identity not in left_out]
             places = places[: options.top]
             why = reasons_of(query, rows[query, places]) if options.why else [()] * len(places)
             results.append(
@@ -139,10 +139,14 @@ class Searcher:
             self.degrees.extend()
         self._engine(score)[1].prepare()
 
-    def _hit(self, position: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
-        picture = self._snapshot.picture(position)
-        taken = self._snapshot.taken_at(position).isoformat()
-        return Hit(picture.path, distance, picture.id, reasons, taken, self._snapshot.taken_from(position))
+    def _hit(self, identity: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
+        entry = self._entry(identity)
+        return Hit(entry.picture.path, distance, identity, reasons, entry.taken_at.isoformat(), entry.taken_from)
+
+    def _entry(self, identity: int) -> Entry:
+        entry = self._records.entry(identity)
+        assert entry is not None, "an engine finds rows of pictures only"
+        return entry
 
     def _nearest(
         self, queries: Representation, score: str | Score | Distance, top: int, selection: Selection
@@ -180,7 +184,7 @@ class Searcher:
     @cached_property
     def _mean(self) -> Tensor:
         """The direction of the mean of all pictures, or of many of them."""
-        sample = _evenly(np.sort(self._snapshot.rows), _MANY)
+        sample = _evenly(self._everything.rows, _MANY)
         return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
 
     def _evaluate(
@@ -218,26 +222,27 @@ class Searcher:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
         inside: Iterator[Representation]
         outside: Iterator[Representation]
-        positions = [self._position(thing) for thing in things]
-        rows = np.array([self._snapshot.picture(p).row for p in positions if p is not None], np.int64)
+        known = [self._known(thing) for thing in things]
+        rows = np.array([picture.row for picture in known if picture is not None], np.int64)
         inside = outside = iter([])
         if len(rows):
             inside = iter(self._sources.represent(rows))
-        paths = [thing.path for thing, position in zip(things, positions, strict=True) if position is None]
+        paths = [thing.path for thing, picture in zip(things, known, strict=True) if picture is None]
         if paths:
             outside = map(self._sources.encode_file, paths)
-        return Representation.stack([next(outside if position is None else inside) for position in positions])
+        return Representation.stack([next(outside if picture is None else inside) for picture in known])
 
-    def _position(self, thing: Named) -> int | None:
-        if thing.position is not None:
-            return thing.position
-        return self._snapshot.position_of_digest.get(digest_of(thing.path))
+    def _known(self, thing: Named) -> Picture | None:
+        """The picture of the gallery that it is, or that has the same content."""
+        if thing.id is not None:
+            return self._entry(thing.id).picture
+        return next((entry.picture for entry in self._records.with_digest(digest_of(thing.path))), None)
 
     def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:
         """For each row the features that carried its match."""
         if not len(rows):
             return []
-        used = np.sort(self._snapshot.rows)
+        used = self._everything.rows
         sample = _evenly(used, _SAMPLE)
         order = np.argsort(rows)
         hits = vectors.take(rows[order])[np.argsort(order)]
@@ -272,9 +277,9 @@ class Searcher:
                 best += [(-float(degrees[place, column]), int(rows[place])) for place in top]
                 best.sort()
                 del best[_SHOWN_BY:]
-        positions = self._snapshot.position_of_row
         for feature, best in candidates.items():
-            self._most[feature] = tuple(self._snapshot.path(int(positions[row])) for _, row in best)
+            ids = self._records.ids_of_rows(np.array([row for _, row in best], np.int64))
+            self._most[feature] = tuple(self._entry(identity).picture.path for identity in ids.tolist())
         return self._most
 
 

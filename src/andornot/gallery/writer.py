@@ -34,7 +34,7 @@ class Writer:
     def __init__(self, folder: Path, *, repairs: bool = False) -> None:
         """`repairs`: who repairs it takes also what cannot be right."""
         self.folder = folder
-        self.snapshot: Snapshot = read_snapshot(folder)
+        self.snapshot: Snapshot = read_snapshot(folder, thorough=True)
         if self.snapshot.is_old and not repairs:
             _check_old_state(*self.committed())
         self.state = self._saved = self.snapshot.state
@@ -42,6 +42,7 @@ class Writer:
         try:
             if self.snapshot.is_old:
                 self.database.carry_over(self.snapshot)
+            self.state = self._saved = self.database.keep_catalogue(self.snapshot, self.state)
             self._remove_spare()
             place = self.state.first_file, self.state.rows
             self.features = FeatureWriter(folder, self.state.width, *place, self.claim)

@@ -8,7 +8,7 @@ from ..gallery.browsing import Browser
 from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError
 from ..logic import program as p
-from .presenters import tell_name
+from .presenters import find, tell_name
 from .schemas import AtLeastNode, FormulaAnswer, FormulaName, LikeNode, ListNode, NameNode, Node, NotNode
 
 MAX_CHARACTERS: Final = 2_000
@@ -33,10 +33,10 @@ def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
     told = []
     for name, start, end, _ in resolved.formula.mentions:
-        position, shown = resolved.named[name].position, printable(name)
+        identity, shown = resolved.named[name].id, printable(name)
         mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
-        if position is not None:
-            picture = tell_name(browser, position)
+        if identity is not None:
+            picture = tell_name(browser, find(browser, identity))
             mention.id, mention.upload = picture.id, None
             mention.version, mention.file = picture.version, picture.name
         told.append(mention)

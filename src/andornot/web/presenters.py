@@ -24,7 +24,6 @@ _STRONGEST: Final = 12
 
 def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
     """The gallery as a whole."""
-    order = browser.positions(Where(), "taken")
     return schemas.GalleryAnswer(
         name=printable(name),
         pictures=len(browser),
@@ -34,9 +33,9 @@ def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
         scores=list(SCORES),
         logics=list(LOGICS),
         labels=[schemas.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
-        taken=schemas.Period(from_=_time(browser, int(order[0])), to=_time(browser, int(order[-1])))
-        if len(order)
-        else None,
+        taken=None
+        if browser.period is None
+        else schemas.Period(from_=browser.period[0].isoformat(), to=browser.period[1].isoformat()),
         version=__version__,
         state=browser.fingerprint,
     )
@@ -118,7 +117,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
     """The hits of a search."""
     return [
         schemas.Hit(
-            **tell_name(browser, browser.position_of_id[hit.id]).model_dump(),
+            **tell_name(browser, find(browser, hit.id)).model_dump(),
             label=printable(label_of(hit.path)),
             distance=hit.distance,
             taken=hit.taken,
@@ -127,7 +126,11 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
                 schemas.Reason(
                     feature=reason.feature,
                     contribution=reason.contribution,
-                    shown_by=[tell_name(browser, browser.position_of_path[path]) for path in reason.shown_by],
+                    shown_by=[
+                        tell_name(browser, position)
+                        for position in map(browser.position_of_path, reason.shown_by)
+                        if position is not None
+                    ],
                 )
                 for reason in hit.why
             ],
@@ -143,7 +146,7 @@ def shown_by(browser: Browser, feature: int) -> list[schemas.PictureName]:
 
 def find(browser: Browser, identity: int) -> int:
     """The position of a picture by its id, or a RequestError."""
-    position = browser.position_of_id.get(identity)
+    position = browser.position_of_id(identity)
     if position is None:
         raise RequestError(404, f"there is no picture {identity} in the gallery")
     return position

@@ -25,6 +25,7 @@ from ..errors import GalleryError
 from ..filters import Conditions, Selection, resolve
 from ..layout import IDENTITY
 from ..paths import label_of
+from ..records import Entry
 from ..vectors import Vectors
 from .exact import Exact
 from .milvus_connection import Address, Connection
@@ -118,10 +119,7 @@ class Milvus:
 
     def _rows(self, ids: list[int]) -> np.ndarray:
         """The rows of those ids that the gallery has."""
-        known = self._snapshot.ids
-        positions = np.searchsorted(known, ids)
-        is_there = known[np.minimum(positions, len(known) - 1)] == ids
-        return np.asarray(self._snapshot.rows[positions[is_there]])
+        return self._snapshot.catalogue.rows_of(np.array(ids, np.int64))
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -147,20 +145,23 @@ class Milvus:
     def _synchronise(self) -> None:
         """Deletes what is gone, and writes what is new or changed."""
         there = self._stamps_there()
-        stamps = [self._stamp(position) for position in range(len(self._snapshot))]
-        ids = self._snapshot.ids.tolist()
+        entries = [*self._snapshot.catalogue.entries()]
+        stamps = [*map(_stamp, entries)]
+        ids = [entry.picture.id for entry in entries]
         gone = list(there.keys() - set(ids))
         for start in range(0, len(gone), _BATCH_ROWS):
             self._server.call("delete", self._name, ids=gone[start : start + _BATCH_ROWS])
         missing = np.array([there.get(one) != stamp for one, stamp in zip(ids, stamps, strict=True)], bool)
-        positions = self._snapshot.position_of_row[np.sort(self._snapshot.rows[missing])]
+        rows = self._snapshot.rows
+        positions = np.flatnonzero(missing)
+        positions = positions[np.argsort(rows[positions])]
         batch = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (4 * self._space.dimensions)))
         with track("to Milvus", len(positions), delay=1) as bar:
             for start in range(0, len(positions), batch):
                 chosen = positions[start : start + batch]
-                points = self._space.gallery(self._vectors.take(self._snapshot.rows[chosen])).numpy()
+                points = self._space.gallery(self._vectors.take(rows[chosen])).numpy()
                 records = [
-                    {"id": ids[position], "stamp": stamps[position], **self._metadata(position), "vector": point}
+                    {"id": ids[position], "stamp": stamps[position], **_metadata(entries[position]), "vector": point}
                     for position, point in zip(chosen.tolist(), points, strict=True)
                 ]
                 self._server.call("upsert", self._name, records)
@@ -185,28 +186,14 @@ class Milvus:
             stamps |= {record["id"]: record["stamp"] for record in found}
         return stamps
 
-    def _metadata(self, position: int) -> dict[str, Any]:
-        """What filters look at."""
-        path = self._snapshot.path(position)
-        return {
-            "path": _ascii(path),
-            "label": _ascii(label_of(path)),
-            "taken": int(self._snapshot.taken[position]),
-            "by_camera": int(self._snapshot.by_camera[position]),
-        }
-
-    def _stamp(self, position: int) -> int:
-        """A number that changes with the picture's features and metadata."""
-        content = f"{self._snapshot.features_crc(position)} {self._metadata(position)}"
-        return int.from_bytes(blake2b(content.encode(), digest_size=8).digest(), "big", signed=True)
-
     @cached_property
     def _alias(self) -> str:
         """The name of the collection when it holds just this state of the gallery."""
-        state = blake2b(self._snapshot.ids.tobytes() + self._snapshot.taken.tobytes(), digest_size=8)
+        ids = self._snapshot.ids
+        state = blake2b(ids.tobytes() + self._snapshot.taken.tobytes(), digest_size=8)
         state.update(self._snapshot.by_camera.tobytes())
-        state.update(np.array([self._snapshot.features_crc(n) for n in range(len(self._snapshot))], np.int64).tobytes())
-        state.update(os.fsencode("\0".join(self._snapshot.paths)))
+        state.update(self._snapshot.catalogue.features_crcs(ids).tobytes())
+        state.update(b"\0".join(self._snapshot.catalogue.paths()))
         return f"{self._name}_holds_{state.hexdigest()}"
 
     def _forget_states(self, held: dict[str, Any]) -> None:
@@ -325,6 +312,23 @@ def _expression(conditions: Conditions) -> str:
     if conditions.needs_camera:
         parts.append("by_camera != 0")
     return " and ".join(parts)
+
+
+def _metadata(entry: Entry) -> dict[str, Any]:
+    """What filters look at."""
+    path = entry.picture.path
+    return {
+        "path": _ascii(path),
+        "label": _ascii(label_of(path)),
+        "taken": entry.picture.taken,
+        "by_camera": entry.by_camera,
+    }
+
+
+def _stamp(entry: Entry) -> int:
+    """A number that changes with the picture's features and metadata."""
+    content = f"{entry.picture.features_crc} {_metadata(entry)}"
+    return int.from_bytes(blake2b(content.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def _ascii(text: str) -> str:
