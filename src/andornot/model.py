@@ -167,6 +167,14 @@ class Model:
             picture = plain(as_picture(pixels, image), self.channels, self.size)
         return square_pixels(picture, self.size, self.recipe.fit)
 
+    def look(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Iterator[Tensor]:
+        """The backbone's feature maps `(B, C, h, w)`, batch by batch, for all that is made of them in one pass.
+
+        `model.backbone` takes them on: `pool(maps)` are activations, `pool(maps[:, :, :4, :4])` those of a region, and
+        `classify(maps)` the logits of ImageNet's classes, if it has `classes`.
+        """
+        return self._look(as_items(images)[1], batch_size, progress)
+
     def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
@@ -191,20 +199,22 @@ class Model:
     def _fast_head(self) -> nn.Module:
         return _FusedHead(self.head) if isinstance(self.head, PredictionHead) else self.head
 
-    @torch.no_grad()
     def _compute(self, images: Any, head: nn.Module, batch_size: int, progress: bool | None) -> Tensor:
+        single, items = as_items(images)
+        with torch.no_grad():
+            results = [head(self.backbone.pool(maps)).cpu() for maps in self._look(items, batch_size, progress)] or [
+                head(torch.zeros(1, self.backbone.width, device=self.device)).cpu()[:0]
+            ]
+        return results[0][0] if single else torch.cat(results)
+
+    @torch.no_grad()
+    def _look(self, items: Sequence[Any], batch_size: int, progress: bool | None) -> Iterator[Tensor]:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        single, items = as_items(images)
-        results: list[Tensor] = []
         with track("encoding", len(items), shown=progress, delay=2) as bar:
             for pictures in self._batches(items, batch_size):
-                results.append(head(self._fast_backbone(pictures.to(self.device))).cpu())
+                yield self._fast_backbone.maps(pictures.to(self.device))
                 bar.update(len(pictures))
-        if not results:
-            nothing = torch.zeros(1, self.channels, self.size, self.size, device=self.device)
-            results.append(head(self._fast_backbone(nothing)).cpu()[:0])
-        return results[0][0] if single else torch.cat(results)
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
         """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""

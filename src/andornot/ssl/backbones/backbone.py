@@ -1,11 +1,13 @@
 """`Backbone`: any network, with what it expects of a picture (channels, size, mean, deviation) written down."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ...errors import AndornotError
 from .errors import BackboneError
 
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
@@ -14,12 +16,21 @@ CIFAR10_MEAN: Final = (0.4914, 0.4822, 0.4465)
 CIFAR10_STD: Final = (0.2470, 0.2435, 0.2616)
 
 
+class Pretrained(NamedTuple):
+    """What a backbone was trained to be: the weights of its network, and the classifier that stood at its end."""
+
+    weights: dict[str, Tensor]
+    classifier: nn.Module
+
+
 class Backbone(nn.Module):
     """Pictures in, pooled activations out: `(B, C, H, W)` with values from 0 to 1 -> `(B, width)`.
 
     It normalises pictures itself, and repeats grey ones for a network that wants colour. `size` is the side of the
     pictures that the network is meant for; most take others as well. `config` rebuilds it without its weights:
     `build_backbone(**config)`.
+
+    It has two parts, `pool(maps(pictures))`: a window of the map, pooled, is that region of the pictures.
     """
 
     def __init__(
@@ -32,13 +43,20 @@ class Backbone(nn.Module):
         channels: int = 3,
         mean: Sequence[float] = (0.0,),
         std: Sequence[float] = (1.0,),
+        trunk: Sequence[str] = (),
+        tail: str | None = None,
+        pretrained: Callable[[], Pretrained] | None = None,
     ) -> None:
         """`network` maps normalised pictures to `(B, width)`, or to a map `(B, width, h, w)` that is averaged here.
 
-        `mean` and `std` have one number a channel; where the number of channels differs, their average is used.
+        `mean` and `std` have one number a channel; where the number of channels differs, their average is used. A
+        network that pools by itself names the attributes that lead to its last map, one after another (`trunk`), and
+        the one that pools that map (`tail`), if it is no average. `pretrained` looks up the weights that go with a
+        classifier of ImageNet; it is called when somebody wants to classify.
         """
         super().__init__()
         self.network = network
+        self._trunk, self._tail, self._pretrained = tuple(trunk), tail, pretrained
         self.name, self.width, self.size, self.channels = name, width, size, channels
         self.mean, self.std = _one_a_channel(mean, channels), _one_a_channel(std, channels)
         if min(self.std) <= 0:
@@ -53,7 +71,62 @@ class Backbone(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Pooled activations `(B, width)` of pictures `(B, C, H, W)`, floats from 0 to 1."""
-        return _pooled(self.network(self.normalise(pictures)))
+        return self.pool(self.maps(pictures))
+
+    def maps(self, pictures: Tensor) -> Tensor:
+        """The last feature map `(B, C, h, w)` of pictures; of a network that has none (`has_maps`) h and w are 1."""
+        made = self.normalise(pictures)
+        for step in (getattr(self.network, name) for name in self._trunk or ("__call__",)):
+            made = step(made)
+        if made.ndim not in (2, 4):
+            raise BackboneError(
+                f"a backbone's network returns activations (B, width) or (B, width, h, w), got {tuple(made.shape)}"
+            )
+        return made if made.ndim == 4 else made[:, :, None, None]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Activations `(B, width)` of feature maps, or of any window `maps[:, :, top:bottom, left:right]` of them."""
+        return self._end(maps)
+
+    @cached_property
+    def has_maps(self) -> bool:
+        """Whether its feature maps have more than one place at its own size, so that windows of them are regions."""
+        return dry_run(self).shape[2:].numel() > 1
+
+    @property
+    def classes(self) -> str | None:
+        """ "imagenet-1k" where `classify` names the 1,000 classes of ImageNet, in their order; else None.
+
+        None also for a backbone whose weights are not those that its classifier was trained with.
+        """
+        return None if self._classifier is None else "imagenet-1k"
+
+    @torch.no_grad()
+    def classify(self, maps: Tensor) -> Tensor:
+        """Logits `(B, classes)` of feature maps or windows of them, as the original network ends."""
+        if self._classifier is None:
+            raise BackboneError(f"{self.name} has no classifier, or its weights are not those that it was trained with")
+        logits: Tensor = self._classifier.to(maps.device)(self._end(maps))
+        return logits
+
+    def _end(self, maps: Tensor) -> Tensor:
+        """The network's own pooling."""
+        if self._tail is not None:
+            return torch.as_tensor(getattr(self.network, self._tail)(maps))
+        return maps.mean((2, 3)) if maps.shape[2:].numel() > 1 else maps.flatten(1)
+
+    @cached_property
+    def _classifier(self) -> nn.Module | None:
+        """Cached past `nn.Module`, and so no part of the state: a model's weights and id do not know of it."""
+        if self._pretrained is None:
+            return None
+        try:
+            weights, classifier = self._pretrained()
+        except (AndornotError, OSError):
+            return None
+        own = self.network.state_dict()
+        same = all(torch.equal(own[name].cpu(), value) for name, value in weights.items() if name in own)
+        return classifier.eval().requires_grad_(False) if same else None
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """What the network sees: `(pictures - mean) / std`, with as many channels as it wants."""
@@ -112,27 +185,21 @@ def wrap_backbone(
     return backbone
 
 
-@torch.no_grad()
 def found_width(backbone: Backbone) -> int:
-    """The width of a backbone's activations, by a dry run that leaves no trace in it."""
+    """The width of a backbone's activations."""
+    return backbone.pool(dry_run(backbone)).shape[1]
+
+
+@torch.no_grad()
+def dry_run(backbone: Backbone) -> Tensor:
+    """The feature map of an empty picture, by a run that leaves no trace in the backbone."""
     modes = [(module, module.training) for module in backbone.modules()]
     example = next(backbone.parameters(), backbone._scale)
     try:
-        activations: Tensor = backbone.eval()(example.new_zeros(1, backbone.channels, backbone.size, backbone.size))
-        return activations.shape[1]
+        return backbone.eval().maps(example.new_zeros(1, backbone.channels, backbone.size, backbone.size))
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _pooled(activations: Tensor) -> Tensor:
-    if activations.ndim == 4:
-        return activations.mean((2, 3))
-    if activations.ndim != 2:
-        raise BackboneError(
-            f"a backbone's network returns activations (B, width) or (B, width, h, w), got {tuple(activations.shape)}"
-        )
-    return activations
 
 
 def _one_a_channel(values: Sequence[float], channels: int) -> tuple[float, ...]:

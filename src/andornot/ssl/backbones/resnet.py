@@ -72,7 +72,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network without its classifier: four stages of blocks, then the average over all places."""
+    """A residual network without its end: four stages of blocks, to a map that is then averaged."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class ResNet(nn.Module):
         self._initialise(zero_init_residual)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, C, H, W)` -> `(B, width)`."""
+        """`(B, C, H, W)` -> `(B, width, H/32, W/32)`; `stem="cifar"`: an eighth of H and W."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return x.mean((2, 3))
+        y: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return y
 
     def _initialise(self, zero_init_residual: bool) -> None:
         for module in self.modules():
