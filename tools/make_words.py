@@ -22,13 +22,16 @@ TABLE: Final = Path(__file__).parent.parent / "src" / "andornot" / "words" / "wo
 _GLOSS: Final = 70
 # Nouns of other meaning than any class: this many of the nearest are named, of at most so many classes each.
 _NEAREST, _SPECIFIC, _STEPS_UP = 3, 40, 3
-_LIKE: Final = 0.2  # below it two glosses have nothing to do with each other, by a look at some hundred pairs
+_LIKE: Final = 0.2  # below it two glosses have nothing to do with each other, as far as one can see
 # Animals, artefacts, bodies, food, locations, objects, persons, phenomena, plants, substances.
-_VISIBLE: Final = frozenset("05 06 08 13 15 17 18 19 20 27".split())
+_VISIBLE: Final = frozenset(("05", "06", "08", "13", "15", "17", "18", "19", "20", "27"))
 _STOP: Final = frozenset(
-    "a an and any are as at be been but by can for from has have having if in into is it its made more not of on one or "
-    "other over some someone something that the their them they this to two up use used usually very was which who "
-    "with without especially often".split()
+    re.findall(
+        r"\w+",
+        "a an and any are as at be been but by can for from has have having if in into is it its made more not of on "
+        "one or other over some someone something that the their them they this to two up use used usually very was "
+        "which who with without especially often",
+    )
 )
 
 
@@ -92,9 +95,7 @@ def classes_below(synsets: dict[str, Synset], ids: list[str]) -> dict[str, set[i
     return dict(below)
 
 
-def table_lines(
-    synsets: dict[str, Synset], senses: dict[str, tuple[list[str], int]], ids: list[str]
-) -> Iterator[str]:
+def table_lines(synsets: dict[str, Synset], senses: dict[str, tuple[list[str], int]], ids: list[str]) -> Iterator[str]:
     """A line for each synset that has classes: offset, class, parents, nouns with the number of the sense, gloss.
 
     A `*` is with the nouns that WordNet's texts have in this sense.

@@ -65,9 +65,7 @@ def windows_of(maps: Tensor) -> Sequence[Tensor]:
     [(3, 3), (3, 3), (3, 3)]
     """
     height, width = maps.shape[2:]
-    return [
-        maps[:, :, top:bottom, left:right] for top, bottom in _spans(height) for left, right in _spans(width)
-    ]
+    return [maps[:, :, top:bottom, left:right] for top, bottom in _spans(height) for left, right in _spans(width)]
 
 
 def _spans(length: int) -> list[tuple[int, int]]:

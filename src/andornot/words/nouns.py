@@ -24,7 +24,7 @@ _SENSE: Final = re.compile(r"(.+)\.n\.(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Synset:
-    """A meaning in WordNet: its nouns, each with the number of the sense, what it is, and the ImageNet classes below it.
+    """A meaning in WordNet: its nouns, each with the number of the sense, what it is, and the classes below it.
 
     `own_class` is the class that it is itself, if it is one. `common` says whether WordNet's texts have one of its
     nouns in this sense: people say it.

@@ -8,10 +8,13 @@ torch.Size([2, 512])
 
 from .backbone import Backbone, wrap_backbone
 from .inference import compute_in_parts, optimise_for_inference
+from .joint import JointBackbone, TextTower
 from .registry import backbone_names, build_backbone
 
 __all__ = [
     "Backbone",
+    "JointBackbone",
+    "TextTower",
     "backbone_names",
     "build_backbone",
     "compute_in_parts",
