@@ -20,9 +20,10 @@ from typing import Final
 TABLE: Final = Path(__file__).parent.parent / "src" / "andornot" / "words" / "wordnet"
 # A gloss says which sense is meant; more than that is not needed.
 _GLOSS: Final = 70
-# Nouns of other meaning than any class: this many of the nearest are named, of at most so many classes each.
-_NEAREST, _SPECIFIC, _STEPS_UP = 3, 40, 3
-_LIKE: Final = 0.2  # below it two glosses have nothing to do with each other, as far as one can see
+# Nouns of other meaning than any class: this many of the nearest are named, of at most so many classes each. So many
+# steps up the hierarchy and so many senses are looked at, and a rarer sense counts by this factor less.
+_NEAREST, _SPECIFIC, _STEPS_UP, _SENSES, _RARER = 3, 40, 3, 3, 0.9
+_LIKE: Final = 0.3  # below it two glosses have nothing to do with each other, as far as one can see
 # Animals, artefacts, bodies, food, locations, objects, persons, phenomena, plants, substances.
 _VISIBLE: Final = frozenset(("05", "06", "08", "13", "15", "17", "18", "19", "20", "27"))
 _STOP: Final = frozenset(
@@ -152,28 +153,32 @@ class Likeness:
 def near_lines(
     synsets: dict[str, Synset], senses: dict[str, tuple[list[str], int]], below: dict[str, set[int]]
 ) -> Iterator[str]:
-    """For nouns without classes that are common enough to occur in WordNet's texts: the nearest that have some."""
+    """The nouns without classes that WordNet's texts have: the nearest with some, if any is near."""
     likeness = Likeness(synsets)
     known = {lemma.lower() for offset in below for lemma in synsets[offset].lemmas}
-    specific = [offset for offset, classes in below.items() if len(classes) <= _SPECIFIC]
+    specific = {offset for offset, classes in below.items() if len(classes) <= _SPECIFIC}
     by_word = defaultdict(set)
     for offset in specific:
         for word in _stems(synsets[offset]):
             by_word[word].add(offset)
     for noun, (offsets, met) in sorted(senses.items()):
-        first = offsets[0]
-        if not met or noun in known or synsets[first].field not in _VISIBLE:
+        if not met or noun in known or not noun.replace("_", "").isalpha():
             continue
-        kin = likeness.kin(first)
-        kin |= {offset for relation in kin for offset in likeness.kin(relation)}
-        candidates = {o for word in _stems(synsets[first]) for o in by_word[word]} | (kin & set(specific))
-        alike = {offset for offset in candidates if synsets[offset].field == synsets[first].field}
-        ranked = sorted(((likeness(first, offset), offset) for offset in alike), reverse=True)
-        nearest = [offset for like, offset in ranked[:_NEAREST] if like >= _LIKE]
-        general = _generalisation(first, synsets, set(specific))
-        if nearest or general:
-            names = (synsets[offset].lemmas[0] for offset in (*nearest, *general))
-            yield f"{noun}\t{' '.join(list(dict.fromkeys(names))[:_NEAREST])}"
+        # Of a rarer sense the nearest count less.
+        likes: dict[str, float] = defaultdict(float)
+        for rank, offset in enumerate(offsets[: min(met, _SENSES)]):
+            if synsets[offset].field in _VISIBLE:
+                kin = likeness.kin(offset)
+                kin |= {far for relation in kin for far in likeness.kin(relation)}
+                alike = {o for word in _stems(synsets[offset]) for o in by_word[word]} | (kin & specific)
+                for other in alike:
+                    if synsets[other].field == synsets[offset].field and (like := likeness(offset, other)) >= _LIKE:
+                        likes[other] = max(likes[other], like * _RARER**rank)
+                for general in _generalisation(offset, synsets, specific):
+                    likes[general] = max(likes[general], _LIKE * _RARER**rank)
+        ranked = sorted(likes.items(), key=lambda item: (-item[1], item[0]))
+        nearest = [synsets[offset].lemmas[0] for offset, _ in ranked[:_NEAREST]]
+        yield f"{noun}\t{' '.join(dict.fromkeys(nearest))}"
 
 
 def _generalisation(offset: str, synsets: dict[str, Synset], specific: set[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ seashore.n.01: the shore of a sea or ocean
 from ..model import Model
 from ..ssl.backbones import JointBackbone
 from .classes import KeptClasses, NamedClasses
-from .describe import Shown, describe
+from .describing import Shown, describe
 from .errors import UnknownWordError, WordError
 from .meaning import Meaning, Words
 from .nouns import Noun, wordnet_nouns

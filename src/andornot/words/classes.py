@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..ssl.backbones import Backbone
-from .describe import Shown, describe
+from .describing import Shown, describe
 from .errors import WordError
 from .meaning import Meaning
 from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
@@ -55,7 +55,8 @@ class NamedClasses:
 
     def describe(self, evidence: Tensor) -> list[Shown]:
         """What a picture with this evidence `(1000,)` shows."""
-        return describe(dict(enumerate(evidence.tolist())))
+        # What a picture shows most is to be said, so the temperature, which gives the rest a chance, is taken back.
+        return describe(dict(enumerate((evidence**TEMPERATURE).tolist())))
 
 
 def windows_of(maps: Tensor) -> Sequence[Tensor]:

@@ -106,8 +106,7 @@ class Nouns:
         'large long-necked wading bird of marshes and plains in many parts of …'
         >>> nouns.look_up("beach")
         Traceback (most recent call last):
-        andornot.words.errors.UnknownWordError: no class shows "beach"; near it are "shore", "geological formation",
-        "sandbar"
+        andornot.words.errors.UnknownWordError: no class shows "beach"; near it are "shore", "geological formation"
         """
         asked, sense = plain(word), None
         if insisted := _SENSE.fullmatch(asked):
@@ -150,7 +149,8 @@ class Nouns:
             if form in self._near:
                 near = tuple(noun.replace("_", " ") for noun in self._near[form].split())
                 listed = ", ".join(f'"{noun}"' for noun in near)
-                return UnknownWordError(f'no class shows "{shown}"; near it are {listed}', near)
+                hint = f"; near it are {listed}" if len(near) > 1 else f"; near it is {listed}" if near else ""
+                return UnknownWordError(f'no class shows "{shown}"{hint}', near)
         # The last word of several says what it is: a red car is a car.
         last = asked.rpartition(" ")[2]
         if last != asked and self._known_form(last):

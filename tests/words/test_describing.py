@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andornot.words import describe, wordnet_nouns
-from andornot.words.describe import _GENERAL, _LIKELY
+from andornot.words.describing import _GENERAL, _LIKELY
 
 NOUNS = wordnet_nouns()
 
@@ -58,10 +58,9 @@ def test_nouns_are_likely_and_special_and_do_not_repeat_each_other(probabilities
     for noun in found:
         share = sum(weight for number, weight in probabilities.items() if number in noun.synset.classes) / whole
         assert share == pytest.approx(noun.probability)
-        assert share >= _LIKELY - 1e-9
+        assert share >= _LIKELY + len(noun.synset.classes) / 1000 - 1e-9
         assert len(noun.synset.classes) <= _GENERAL
         assert not any(other.synset in noun.synset.ancestors for other in found)
-    assert len(found) <= 5
     assert [noun.probability for noun in found] == sorted((noun.probability for noun in found), reverse=True)
 
 

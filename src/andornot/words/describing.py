@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from .nouns import Synset, wordnet_nouns
+from .nouns import NUM_CLASSES, Synset, wordnet_nouns
 
-# A noun with so much of the probability is said.
-_LIKELY: Final = 0.2
+# A noun with so much more of the probability than an even guess has is said: dog needs 0.25 and its 118 of 1,000.
+_LIKELY: Final = 0.25
 # A kind with so much of a noun's probability is said in its place.
 _MOST: Final = 0.75
-# A noun of more classes says nothing: dog has 118, mammal 218.
-_GENERAL: Final = 150
+# A noun of more classes says nothing: dog has 118, device 130.
+_GENERAL: Final = 120
 
 
 class Shown(NamedTuple):
@@ -21,7 +21,7 @@ class Shown(NamedTuple):
     synset: Synset
 
 
-def describe(probabilities: Mapping[int, float], *, most: int = 5) -> list[Shown]:
+def describe(probabilities: Mapping[int, float]) -> list[Shown]:
     """What classes with these probabilities are called, the likeliest first; nothing if nothing is likely.
 
     The probabilities may be those of a few classes, and need not sum to 1.
@@ -33,16 +33,20 @@ def describe(probabilities: Mapping[int, float], *, most: int = 5) -> list[Shown
     whole = sum(probabilities.values())
     if not whole > 0:
         return []
-    mass: dict[Synset, float] = {}
-    for synset in wordnet_nouns().synsets:
-        if (probability := sum(probabilities.get(number, 0.0) for number in synset.classes) / whole) >= _LIKELY:
-            mass[synset] = probability
+    mass = {
+        synset: sum(probabilities.get(number, 0.0) for number in synset.classes) / whole
+        for synset in wordnet_nouns().synsets
+    }
+    likely = {synset for synset, share in mass.items() if share >= _LIKELY + len(synset.classes) / NUM_CLASSES}
     broadest = [synset for synset in mass if not _is_general(synset) and any(map(_is_general, synset.parents))]
-    named = {_common(_narrowed(synset, mass)) for synset in broadest}
-    found = [synset for synset in named if synset is not None]
-    found = [synset for synset in found if not any(synset in other.ancestors for other in found)]
-    shown = [Shown(synset.word, min(1.0, mass[synset]), synset) for synset in found]
-    return sorted(shown, key=lambda noun: (-noun.probability, noun.word))[:most]
+    named = {_common(_narrowed(synset, mass)) for synset in broadest if mass[synset] >= _LIKELY}
+    found = likely.intersection(filter(None, named))
+    shown = [
+        Shown(synset.word, mass[synset], synset)
+        for synset in found
+        if not any(synset in other.ancestors for other in found)
+    ]
+    return sorted(shown, key=lambda noun: (-noun.probability, noun.word))
 
 
 def _is_general(synset: Synset) -> bool:
@@ -52,7 +56,7 @@ def _is_general(synset: Synset) -> bool:
 def _narrowed(synset: Synset, mass: Mapping[Synset, float]) -> Synset:
     """The synset, or the kind of it that has most of its probability, and so says more."""
     for child in synset.children:
-        if mass.get(child, 0) >= _MOST * mass[synset]:
+        if mass[child] >= _MOST * mass[synset]:
             return _narrowed(child, mass)
     return synset
 
