@@ -50,7 +50,7 @@ def words_outcome(
     pictures = images.pictures(model.size, model.recipe.fit)
     labels = _labels(pictures)[:, list(asked.numbers)]
     scores = _scores(words, asked, _evidence(model, words, pictures))
-    single, pairs = _single_table(scores, labels, asked, top), _pair_figures(scores, labels, top)
+    single, pairs = _single_table(scores, labels, asked, top), pair_figures(scores, labels, top)
     means = {how: _means(single[how]) for how in scores}
     best = next(iter(means))
     return Outcome(
@@ -136,7 +136,7 @@ def _means(rows: Sequence[tuple[str, float, float]]) -> dict[str, float]:
     return {"precision": sum(precisions) / len(rows), "mAP": sum(averages) / len(rows)}
 
 
-def _pair_figures(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str, float]]:
+def pair_figures(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str, float]]:
     """For each way to ask: the mean over pairs of what `a and b` and `a and not b` find; nothing without pairs."""
     pairs = _pairs(labels)
     if not pairs:
