@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from andornot.data import open_images
+from andornot.data import ImageSet, open_images
 from andornot.evaluate.experiments.words import SPELLINGS, pair_figures
 from andornot.evaluate.metrics.average_precision import average_precision
 from andornot.evaluate.metrics.precision import precision_at
@@ -33,42 +33,51 @@ def main() -> None:
     nouns = wordnet_nouns()
     known = [c for c, name in enumerate(images.class_names) if spelled.get(name, name) in nouns]
     columns = [list(nouns.look_up(spelled.get(images.class_names[c], images.class_names[c])).classes) for c in known]
+    logits, labels = seen(images)
+    print(f"{len(logits):,} pictures, {len(known)} names, efficientnet-lite0, top {TOP}")
+    compare(logits, labels[:, known], columns)
+
+
+def seen(images: ImageSet) -> tuple[Tensor, Tensor]:
+    """Logits `(n, 10, 1000)` of whole pictures and their windows, and labels."""
     recipe = make_recipe({"backbone": "efficientnet-lite0", "regime": "calibrated"})
     backbone = build_backbone("efficientnet-lite0").eval()
     model = Model.calibrated(backbone, torch.rand(2, backbone.width), recipe)
     pictures = images.pictures(model.size)
-    labels = torch.as_tensor(pictures.labels)[:, known] > 0
-    logits = torch.cat(
-        [
-            torch.stack([backbone.classify(part) for part in (maps, *windows_of(maps))], 1).half()
-            for maps in model.look(pictures)
-        ]
-    )
+    parts = [
+        torch.stack([backbone.classify(part) for part in (maps, *windows_of(maps))], 1).half()
+        for maps in model.look(pictures)
+    ]
+    return torch.cat(parts), torch.as_tensor(pictures.labels) > 0
+
+
+def compare(logits: Tensor, labels: Tensor, columns: list[list[int]]) -> None:
+    """Prints a row for each way to make truth of the logits, for names that stand for these classes."""
 
     def summed(weights: Tensor) -> Tensor:
         return torch.stack([weights[..., column].sum(-1) for column in columns], -1).clamp(max=1)
 
     def print_row(name: str, support: Tensor, calibrate: Callable[[Tensor], Tensor] = truth_of) -> None:
         truth = torch.stack([calibrate(column) for column in support.T], 1)
-        precision = [precision_at(TOP, support[:, c], labels[:, c]) for c in range(len(known))]
-        average = [average_precision(support[:, c], labels[:, c]) for c in range(len(known))]
+        names = range(len(columns))
+        precision = sum(precision_at(TOP, support[:, c], labels[:, c]) for c in names) / len(names)
+        average = sum(average_precision(support[:, c], labels[:, c]) for c in names) / len(names)
         pairs = pair_figures({name: truth}, labels, TOP)[name]
-        figures = (sum(precision) / len(known), sum(average) / len(known), *list(pairs.values())[1:])
+        figures = precision, average, pairs["and_both"], pairs["and_not_a"], pairs["and_not_b"]
         print(f"| {name} | {' | '.join(f'{figure:.3f}' for figure in figures)} |", flush=True)
 
-    print(f"{len(pictures):,} pictures, {len(known)} names, efficientnet-lite0, top {TOP}")
     print(f"| | precision at {TOP} | mAP | a and b: both | a and not b: a | b |\n| --- | --- | --- | --- | --- | --- |")
-    for temperature in (1.0, 1.4, 2.0):
+    for temperature in (1.0, 1.4, 2.0, 3.0):
         probabilities = [(part.float() / temperature).softmax(-1) for part in logits.unbind(1)]
         whole, best = probabilities[0], torch.stack(probabilities[1:]).amax(0)
         print_row(f"whole picture, T = {temperature}", summed(whole))
         print_row(f"best window, T = {temperature}", summed(best))
         print_row(f"√(whole · best), T = {temperature}", summed((whole * best).sqrt()))
     weights = class_weights(logits[:, 0].float(), logits[:, 1:].float())
-    print_row("T = 1.4, not calibrated", summed(weights), lambda support: support)
-    print_row("T = 1.4, half the truth at the mean", summed(weights), lambda s: truth_of(s, float(s.mean())))
-    for keep in (8, 16, 32, 64, 96, 128):
-        print_row(f"T = 1.4, {keep} classes kept", summed(KeptClasses.of(weights, keep).evidence()))
+    print_row("not calibrated", summed(weights), lambda support: support)
+    print_row("half the truth at the mean", summed(weights), lambda support: truth_of(support, float(support.mean())))
+    for keep in (8, 16, 32, 64, 96, 128, 192):
+        print_row(f"{keep} classes kept", summed(KeptClasses.of(weights, keep).evidence()))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from andornot.model import Model
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import make_recipe
 from andornot.words import KeptClasses, NamedClasses, WordError, half_of, truth_of, words_of
-from andornot.words.classes import class_weights, windows_of
+from andornot.words.classes import TEMPERATURE, class_weights, windows_of
 
 
 class ColourClasses(nn.Module):
@@ -28,9 +28,9 @@ def maps() -> Tensor:
 def test_a_weight_is_the_mean_of_the_whole_and_the_best_window(maps):
     weights = NamedClasses(ColourClasses()).evidence(maps)
     for picture, weight in zip(maps, weights, strict=True):
-        whole = (picture.mean((1, 2)) / 1.4).softmax(0)
+        whole = (picture.mean((1, 2)) / TEMPERATURE).softmax(0)
         corners = [(top, left) for top in (0, 2, 4) for left in (0, 2, 4)]
-        windows = [(picture[:, t : t + 3, s : s + 3].mean((1, 2)) / 1.4).softmax(0) for t, s in corners]
+        windows = [(picture[:, t : t + 3, s : s + 3].mean((1, 2)) / TEMPERATURE).softmax(0) for t, s in corners]
         best = torch.stack(windows).max(0).values
         assert torch.allclose(weight, (whole * best).sqrt(), atol=1e-6)
 
@@ -38,7 +38,7 @@ def test_a_weight_is_the_mean_of_the_whole_and_the_best_window(maps):
 def test_without_a_map_the_weight_is_the_probability():
     logits = torch.randn(4, 1000, 1, 1)
     assert len(windows_of(logits)) == 1
-    assert torch.allclose(NamedClasses(ColourClasses()).evidence(logits), (logits[:, :, 0, 0] / 1.4).softmax(1))
+    assert torch.allclose(NamedClasses(ColourClasses()).evidence(logits), (logits[:, :, 0, 0] / TEMPERATURE).softmax(1))
 
 
 @pytest.mark.parametrize("side", range(1, 20))

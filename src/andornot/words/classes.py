@@ -13,7 +13,7 @@ from .meaning import Meaning
 from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
 
 # Classifiers are surer of one class than is right for a picture of several things. See docs/words.md for the numbers.
-TEMPERATURE: Final = 1.4
+TEMPERATURE: Final = 2.0
 # Windows of the feature map: 3 × 3 of them, which overlap.
 _WINDOWS: Final = 3
 # A byte has -16 log2 of a weight: from 1 down to 2^-16 in steps of 4 %.
