@@ -22,6 +22,7 @@ TOO_HEAVY = {
     "lightning",
     "matplotlib",
     "onnx",
+    "onnxruntime",
     "pandas",
     "scipy",
     "sklearn",

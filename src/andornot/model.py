@@ -8,8 +8,8 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -24,13 +24,23 @@ from torch.overrides import TorchFunctionMode
 from .data import Pictures
 from .data.converting import plain
 from .data.decoding import decode
+from .data.loading import default_workers
 from .data.pixels import as_floats, as_items, as_picture, as_pixels, check_pixels
 from .data.resizing import square_pixels
 from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
 from .progress import track
-from .ssl.backbones import Backbone, build_backbone, optimise_for_inference, wrap_backbone
+from .ssl.backbones import (
+    Backbone,
+    accelerate,
+    build_backbone,
+    compute_in_parts,
+    in_parts,
+    is_worthwhile,
+    optimise_for_inference,
+    wrap_backbone,
+)
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_tensors
 from .ssl.heads import fused
@@ -93,6 +103,7 @@ class Model:
     def __init__(self, backbone: Backbone, head: nn.Module, recipe: Recipe) -> None:
         self.backbone, self.head, self.recipe = backbone.eval(), head.eval(), recipe
         self.size = recipe.size or backbone.size
+        self._seen = 0
 
     @classmethod
     def from_network(cls, network: Network, recipe: Recipe) -> Model:
@@ -130,7 +141,7 @@ class Model:
         """Moves the model to a device, and returns it."""
         self.backbone.to(device)
         self.head.to(device)
-        for name in ("_fast_backbone", "_fast_head"):
+        for name in ("_fast_backbone", "_accelerated_maps", "_fast_head"):
             self.__dict__.pop(name, None)
         return self
 
@@ -168,12 +179,17 @@ class Model:
         return square_pixels(picture, self.size, self.recipe.fit)
 
     def look(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Iterator[Tensor]:
-        """The backbone's feature maps `(B, C, h, w)`, batch by batch, for all that is made of them in one pass.
+        """The backbone's feature maps `(B, C, h, w)`, some pictures at a time, for all that one pass can give.
 
         `model.backbone` takes them on: `pool(maps)` are activations, `pool(maps[:, :, :4, :4])` those of a region, and
         `classify(maps)` the logits of ImageNet's classes, if it has `classes`.
         """
         return self._look(as_items(images)[1], batch_size, progress)
+
+    @torch.no_grad()
+    def maps(self, pictures: Tensor) -> Tensor:
+        """`backbone.maps` of one batch `(B, C, size, size)`, floats from 0 to 1 on the model's device, for encoding."""
+        return compute_in_parts(self._maps_for(len(pictures)), pictures)
 
     def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
@@ -196,6 +212,15 @@ class Model:
         return optimise_for_inference(self.backbone)
 
     @cached_property
+    def _accelerated_maps(self) -> Callable[[Tensor], Tensor]:
+        return accelerate(self.backbone, self.size)
+
+    def _maps_for(self, count: int) -> Callable[[Tensor], Tensor]:
+        """`backbone.maps` for so many pictures more: what takes a while to prepare is for many, all calls together."""
+        self._seen += count
+        return self._accelerated_maps if is_worthwhile(self._seen, self.size) else self._fast_backbone.maps
+
+    @cached_property
     def _fast_head(self) -> nn.Module:
         return _FusedHead(self.head) if isinstance(self.head, PredictionHead) else self.head
 
@@ -211,28 +236,27 @@ class Model:
     def _look(self, items: Sequence[Any], batch_size: int, progress: bool | None) -> Iterator[Tensor]:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        maps = self._maps_for(len(items))
         with track("encoding", len(items), shown=progress, delay=2) as bar:
-            for pictures in self._batches(items, batch_size):
-                yield self._fast_backbone.maps(pictures.to(self.device))
-                bar.update(len(pictures))
+            for batch in self._batches(items, batch_size):
+                for pictures in in_parts(batch.to(self.device)):
+                    yield maps(as_floats(pictures))
+                bar.update(len(batch))
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
-        """Pictures `(B, C, size, size)` from 0 to 1; the next batches are decoded while one is computed."""
+        """Pictures `(B, C, size, size)`, bytes or floats; the next batches are decoded while one is computed."""
         if isinstance(items, Pictures | Tensor) and self._fits(items.shape):
             for start in range(0, len(items), batch_size):
-                yield as_floats(items[start : start + batch_size])
+                yield items[start : start + batch_size]
             return
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        with ThreadPoolExecutor(max_workers=default_workers()) as pool:
             waiting = []
             for start in range(0, len(items), batch_size):
-                waiting.append([pool.submit(self._floats, item) for item in items[start : start + batch_size]])
+                waiting.append([pool.submit(self.preprocess, item) for item in items[start : start + batch_size]])
                 if len(waiting) > _BATCHES_AHEAD:
-                    yield torch.stack([future.result() for future in waiting.pop(0)])
+                    yield _stacked(waiting.pop(0))
             for batch in waiting:
-                yield torch.stack([future.result() for future in batch])
-
-    def _floats(self, item: Any) -> Tensor:
-        return as_floats(self.preprocess(item))
+                yield _stacked(batch)
 
     def _fits(self, shape: Sequence[int]) -> bool:
         """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
@@ -368,6 +392,14 @@ def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
     if recipe.regime == "calibrated":
         return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
     return Model.from_network(_with_heads(backbone, recipe), recipe)
+
+
+def _stacked(batch: Sequence[Future[Tensor]]) -> Tensor:
+    """Bytes as long as all are bytes: they are a quarter of the size."""
+    pictures = [future.result() for future in batch]
+    if any(picture.dtype != torch.uint8 for picture in pictures):
+        pictures = [as_floats(picture) for picture in pictures]
+    return torch.stack(pictures)
 
 
 class _NoInitialisation(TorchFunctionMode):

@@ -14,6 +14,7 @@ from ..errors import AndornotError, Stopped
 from ..progress import lines
 from ..version import __version__
 from .options import examples
+from .sharing import share_processors
 
 # To import torch makes half a million objects that stay: to look through them for garbage again and again takes 0.3 s.
 _OBJECTS_BEFORE_COLLECTION: Final = 100_000
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     warnings.showwarning = _show_warning
+    share_processors()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     try:
         try:

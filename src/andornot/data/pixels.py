@@ -50,7 +50,7 @@ def as_picture(pixels: Tensor, given: Tensor | np.ndarray) -> Image.Image:
 def as_floats(pixels: Tensor) -> Tensor:
     """Bytes from 0 to 255 as floats from 0 to 1, and such floats as they are."""
     check_pixels(pixels)
-    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float()
+    return pixels.float().div_(255) if pixels.dtype == torch.uint8 else pixels.float()
 
 
 def check_pixels(pixels: Tensor) -> None:

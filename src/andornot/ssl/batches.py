@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..data import Pictures
 from ..progress import track
-from .backbones import compute_in_parts, optimise_for_inference
+from .backbones import accelerate, compute_in_parts, is_worthwhile, optimise_for_inference
 from .network import Network, Objective, StepResult
 from .synthesis import mix_pictures
 from .views import Views
@@ -77,7 +77,13 @@ def cache_activations(
     batch_size: int = 64,
 ) -> ActivationBatches:
     """Runs the backbone on `count` views of each picture, and on as many mixed pairs; `shapes` as of PictureBatches."""
-    backbone = optimise_for_inference(network.backbone)
+    backbone, size = network.backbone, views.settings.size
+    worthwhile = is_worthwhile(2 * count * len(pictures), size)
+    maps = accelerate(backbone, size) if worthwhile else optimise_for_inference(backbone).maps
+
+    def pooled(made: Tensor) -> Tensor:
+        return backbone.pool(compute_in_parts(maps, made)).half().cpu()
+
     generator = torch.Generator().manual_seed(seed)
     shape = (count, len(pictures), network.backbone.width)
     plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
@@ -92,9 +98,9 @@ def cache_activations(
                 made = views(pictures[indices].to(device), generator, of_batch)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]
-                plain[view, indices] = compute_in_parts(backbone, made).half().cpu()
+                plain[view, indices] = pooled(made)
                 both = mix_pictures(made, made[partner], mixing)
-                mixed[view, indices] = compute_in_parts(backbone, both).half().cpu()
+                mixed[view, indices] = pooled(both)
                 bar.update(2 * len(indices))
     return ActivationBatches(plain, mixed, partners)
 

@@ -136,9 +136,14 @@ def test_a_backbone_that_someone_left_in_train_mode_is_put_in_eval_mode_and_stay
     assert not any(module.training for module in model.backbone.modules())
 
 
-def test_an_evaluation_that_trains_the_norms_is_refused():
+def test_an_evaluation_that_changes_the_backbone_is_refused():
     model = small_model()
-    model.backbone.network[1].register_forward_pre_hook(lambda module, _: module.train() and None)
+    norm = model.backbone.network[1]
+
+    def learn(*_) -> None:
+        norm.running_mean += 1
+
+    norm.register_forward_pre_hook(learn)
     with pytest.raises(EvaluationError, match="the backbone changed"):
         linear_evaluation(model, squares(40), squares(20), LinearSettings(epochs=1))
 

@@ -16,7 +16,6 @@ from ...data.originals import Originals, with_margin
 from ...data.resizing import Fit
 from ...model import Model
 from ...progress import track
-from ...ssl.backbones import compute_in_parts
 from ...ssl.views import GREY_WEIGHTS
 from ..errors import EvaluationError
 from ..metrics.knn import single_classes
@@ -140,9 +139,8 @@ class Reader:
             numbers, lambda part: self._pooled(take(self.model, pictures, part)[..., inside, inside] / 255), progress
         )
 
-    @torch.no_grad()
     def _pooled(self, views: Tensor) -> Tensor:
-        return compute_in_parts(self.model.backbone, views.to(self.model.device))
+        return self.model.backbone.pool(self.model.maps(views.to(self.model.device)))
 
 
 def fresh_inputs(reader: Reader, originals: Originals, augment: Augment) -> Inputs:

@@ -1,6 +1,7 @@
 """A copy of a backbone that computes the same activations faster, for encoding pictures."""
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -92,9 +93,13 @@ def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
 _PIXELS_AT_ONCE: Final = 16 * 224 * 224
 
 
-def compute_in_parts(network: nn.Module, pictures: Tensor) -> Tensor:
-    """What `network(pictures)` gives for pictures `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
+def in_parts(pictures: Tensor) -> Sequence[Tensor]:
+    """Pictures `(B, C, H, W)` as a network is quickest with them: on a CPU a few at a time."""
     if pictures.device.type != "cpu":
-        return torch.as_tensor(network(pictures))
-    count = max(1, _PIXELS_AT_ONCE // pictures.shape[-2:].numel())
-    return torch.cat([network(part) for part in torch.split(pictures, count)])
+        return (pictures,)
+    return torch.split(pictures, max(1, _PIXELS_AT_ONCE // pictures.shape[-2:].numel()))
+
+
+def compute_in_parts(network: Callable[[Tensor], Tensor], pictures: Tensor) -> Tensor:
+    """What `network(pictures)` gives for pictures `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
+    return torch.cat([network(part) for part in in_parts(pictures)])
