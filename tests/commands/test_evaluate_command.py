@@ -5,10 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from typed import make_sets, the_line
 
 from andornot.commands.main import main
 from andornot.evaluate.experiments import retrieval_report
+from andornot.model import Model, new_backbone
+from andornot.ssl.recipe import make_recipe
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,19 @@ def test_an_evaluation_writes_its_result_and_prints_json_if_asked(what, sets, tm
     assert result["seconds"] > 0
     assert {"run", "json", "evaluation", "output"}.isdisjoint(result["settings"])
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_words_are_asked_as_the_user_spells_them(sets, tmp_path, capsys):
+    recipe = make_recipe({"backbone": "efficientnet-lite0", "regime": "calibrated", "size": 64})
+    backbone = new_backbone(recipe, 3)
+    Model.calibrated(backbone, torch.rand(8, backbone.width), recipe).save(tmp_path / "model")
+    more = [f"--model={tmp_path / 'model'}", "--word=dark=Polar-Bears", "--word=light=beach", "--top=4", "--json"]
+    assert evaluate(sets, "words", tmp_path / "out", *more) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["unknown"]["light"].startswith('no class shows "beach"; near it are "shore"')
+    for how in ("words", "words, 96 classes kept"):
+        assert figures[how]["by_class"].keys() == {"dark"}
+    assert "polar_bear.n.01" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_an_evaluation_prints_a_summary_and_where_the_report_is(sets, tmp_path, capsys):
@@ -96,6 +112,8 @@ MISTAKES = {
     ),
     "enough": ("operability", ["--enough=0"], "--enough 0: it must be 1 or more"),
     "fewest": ("operability", ["--fewest=0"], "--fewest 0: it must be 1 or more"),
+    "no named classes": ("words", [], "conv5 has no named classes as it is, and so no words"),
+    "a word for no class": ("words", ["--word=dog"], "--word dog: it must be CLASS=WORD"),
     "seed": ("linear", [f"--seed={2**63}"], "--seed 9223372036854775808: it must be 0 or more, and below 2^63"),
     "seed below 0": ("operability", ["--seed=-1"], "--seed -1: it must be 0 or more"),
 }
@@ -109,7 +127,7 @@ def test_a_mistake_of_evaluate_is_one_line_and_leaves_nothing(mistake, sets, tmp
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("what", WORKS)
+@pytest.mark.parametrize("what", [*WORKS, "words"])
 def test_every_evaluation_has_a_help_with_an_example(what, capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["evaluate", what, "--help"])

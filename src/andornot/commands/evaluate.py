@@ -32,6 +32,7 @@ EVALUATIONS: Final = {
     ),
     "degrees": Evaluation("what the features stand for: pictures, classes, objects (Sec. V-D)", "voc:/data/VOCdevkit"),
     "operability": Evaluation("whether OR, AND and NOT find what they should (Sec. V-E)", "digits"),
+    "words": Evaluation("whether the names of classes find their pictures", "voc:/data/VOCdevkit"),
 }
 
 

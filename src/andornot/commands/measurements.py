@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ..data import open_images
+from ..evaluate.errors import EvaluationError
 from ..evaluate.experiments.degrees import degrees_outcome
 from ..evaluate.experiments.knn import knn_outcome
 from ..evaluate.experiments.linear import LinearSettings, linear_outcome
@@ -13,6 +14,7 @@ from ..evaluate.experiments.probing import READS
 from ..evaluate.experiments.protocol import Protocol, make_protocol
 from ..evaluate.experiments.retrieval_report import operability_outcome
 from ..evaluate.experiments.sets import gallery_and_queries, train_and_test
+from ..evaluate.experiments.words import words_outcome
 from ..evaluate.metrics.average_precision import VARIANTS
 from ..evaluate.report.outcome import Outcome
 from ..model import Model
@@ -93,10 +95,32 @@ def _operability(model: Model, options: Namespace) -> Outcome:
     return operability_outcome(model, *gallery_and_queries(options.data), protocol)
 
 
+def _add_words(parser: ArgumentParser) -> None:
+    add_argument_of(words_outcome, parser, "--top", "hits that count")
+    parser.add_argument(
+        "--word",
+        action="append",
+        default=[],
+        metavar="CLASS=WORD",
+        help="ask for a class with this word instead of its name; may be repeated",
+    )
+
+
+def _words(model: Model, options: Namespace) -> Outcome:
+    spellings = {}
+    for given in options.word:
+        name, equals, word = given.partition("=")
+        if not equals or not name:
+            raise EvaluationError(f"--word {given}: it must be CLASS=WORD, as in --word tvmonitor=television")
+        spellings[name] = word
+    return words_outcome(model, open_images(options.data), top=options.top, spellings=spellings)
+
+
 MEASUREMENTS: Final = {
     "knn": Measurement(_add_knn, _knn),
     "linear": Measurement(_add_linear, _linear),
     "multilabel": Measurement(_add_multilabel, _multilabel),
     "degrees": Measurement(_add_degrees, _degrees),
     "operability": Measurement(add_protocol, _operability),
+    "words": Measurement(_add_words, _words),
 }

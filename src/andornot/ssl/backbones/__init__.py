@@ -9,10 +9,13 @@ torch.Size([2, 512])
 from .acceleration import accelerate, is_worthwhile
 from .backbone import Backbone, wrap_backbone
 from .inference import compute_in_parts, in_parts, optimise_for_inference
+from .joint import JointBackbone, TextTower
 from .registry import backbone_names, build_backbone
 
 __all__ = [
     "Backbone",
+    "JointBackbone",
+    "TextTower",
     "accelerate",
     "backbone_names",
     "build_backbone",

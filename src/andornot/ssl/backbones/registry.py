@@ -10,6 +10,7 @@ from .backbone import Backbone
 from .conv5 import build_conv5
 from .efficientnet_lite import build_efficientnet_lite
 from .errors import BackboneError
+from .joint import build_joint
 from .resnet import build_resnet
 from .zoo import build_timm, build_torchvision
 
@@ -26,6 +27,7 @@ _BUILDERS: Final[dict[str, Callable[..., Backbone]]] = {
 _FAMILIES: Final[dict[str, Callable[..., Backbone]]] = {
     "timm": build_timm,
     "torchvision": build_torchvision,
+    "transformers": build_joint,
 }
 # Options that say where weights come from, which a rebuilt architecture does not need.
 _NOT_ARCHITECTURE: Final = ("weights",)

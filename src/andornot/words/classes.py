@@ -1,0 +1,110 @@
+"""Words for a backbone with a classifier: a word is as true of a picture as the classes of its noun are probable."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from ..ssl.backbones import Backbone
+from .describing import Shown, describe
+from .errors import WordError
+from .meaning import Meaning
+from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
+
+# Classifiers are surer of one class than is right for a picture of several things. See docs/words.md for the numbers.
+TEMPERATURE: Final = 2.0
+# Windows of the feature map: 3 × 3 of them, which overlap.
+_WINDOWS: Final = 3
+# A byte has -16 log2 of a weight: from 1 down to 2^-16 in steps of 4 %.
+_STEPS: Final = 16
+KEPT: Final = 96
+
+
+class NamedClasses:
+    """The words of a backbone with ImageNet's classes. Evidence `(B, 1000)` is a weight for each class.
+
+    The weight is √(whole · best): the class's probability in the whole picture, and in the window where it is highest.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        if backbone.classes != "imagenet-1k":
+            raise WordError(f"{backbone.name} has no named classes as it is, and so no words")
+        self._backbone = backbone
+        self.nouns: Nouns = wordnet_nouns()
+
+    def meaning(self, word: str) -> Noun:
+        """The noun that the word is, in its most frequent sense that has classes."""
+        return self.nouns.look_up(word)
+
+    def evidence(self, maps: Tensor) -> Tensor:
+        """Weights `(B, 1000)` of the classes."""
+        whole = self._backbone.classify(maps)
+        windows = [self._backbone.classify(window) for window in windows_of(maps)]
+        return class_weights(whole, torch.stack(windows, 1))
+
+    def support(self, meaning: Meaning, evidence: Tensor) -> Tensor:
+        """The summed weight of the noun's classes, at most 1."""
+        if not isinstance(meaning, Noun):
+            raise TypeError(f"named classes have nouns as meanings, got {type(meaning).__name__}")
+        return evidence[..., list(meaning.classes)].sum(-1).clamp(max=1)
+
+    def complete(self, beginning: str) -> list[str]:
+        """Known nouns that begin so."""
+        return self.nouns.complete(beginning)
+
+    def describe(self, evidence: Tensor) -> list[Shown]:
+        """What a picture with this evidence `(1000,)` shows."""
+        # What a picture shows most is to be said, so the temperature, which gives the rest a chance, is taken back.
+        return describe(dict(enumerate((evidence**TEMPERATURE).tolist())))
+
+
+def windows_of(maps: Tensor) -> Sequence[Tensor]:
+    """The 3 × 3 overlapping windows of feature maps `(B, C, h, w)`, row by row; a map of one place is its own window.
+
+    >>> [tuple(window.shape[2:]) for window in windows_of(torch.zeros(1, 8, 7, 7))][:3]
+    [(3, 3), (3, 3), (3, 3)]
+    """
+    height, width = maps.shape[2:]
+    return [maps[:, :, top:bottom, left:right] for top, bottom in _spans(height) for left, right in _spans(width)]
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    """Where windows begin and end along one side.
+
+    >>> _spans(7), _spans(1)
+    ([(0, 3), (2, 5), (4, 7)], [(0, 1)])
+    """
+    side = max(1, (length + 1) * 2 // 5)
+    starts = {round(step * (length - side) / (_WINDOWS - 1)) for step in range(_WINDOWS)}
+    return [(start, start + side) for start in sorted(starts)]
+
+
+def class_weights(whole: Tensor, windows: Tensor, temperature: float = TEMPERATURE) -> Tensor:
+    """Weights `(B, K)` of classes by their logits in whole pictures `(B, K)` and in windows of them `(B, R, K)`."""
+    overall = (whole / temperature).softmax(-1)
+    best = (windows / temperature).softmax(-1).amax(1)
+    return (overall * best).sqrt()
+
+
+class KeptClasses(NamedTuple):
+    """The heaviest classes of pictures, three bytes each, heaviest first.
+
+    `classes` `(n, k)` are uint16, `weights` `(n, k)` are uint8: b stands for 2^(-b / 16).
+    """
+
+    classes: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, evidence: Tensor, keep: int = KEPT) -> Self:
+        """What to keep of the evidence `(n, 1000)` of pictures."""
+        weights, classes = evidence.topk(min(keep, evidence.shape[-1]), -1)
+        steps = (-_STEPS * weights.clamp(min=2.0**-_STEPS).log2()).round().clamp(0, 255)
+        return cls(classes.to(torch.uint16), steps.to(torch.uint8))
+
+    def evidence(self) -> Tensor:
+        """Evidence `(n, 1000)` with what was kept, and 0 elsewhere."""
+        weights = torch.exp2(self.weights.float() / -_STEPS)
+        empty = torch.zeros(*weights.shape[:-1], NUM_CLASSES)
+        return empty.scatter_(-1, self.classes.long(), weights)

@@ -1,0 +1,102 @@
+"""Words as queries on labelled pictures, against counts by hand."""
+
+from dataclasses import dataclass
+from itertools import permutations
+from types import SimpleNamespace
+
+import pytest
+import torch
+from squares import CORNERS, squares
+from torch import Tensor
+
+from andornot.evaluate.errors import EvaluationError
+from andornot.evaluate.experiments import words as experiment
+from andornot.evaluate.experiments.words import words_outcome
+from andornot.evaluate.metrics.average_precision import average_precision
+from andornot.evaluate.metrics.precision import precision_at
+from andornot.words import Meaning, UnknownWordError, truth_of
+
+
+@dataclass(frozen=True)
+class Corner(Meaning):
+    number: int
+
+
+class CornerWords:
+    """Knows three of the four corners, and sees them through a fog."""
+
+    def meaning(self, word: str) -> Corner:
+        if word not in CORNERS[:3]:
+            raise UnknownWordError(f'unknown word "{word}"')
+        return Corner(word, word, "a corner", CORNERS.index(word))
+
+    def evidence(self, maps: Tensor) -> Tensor:
+        fog = torch.rand(len(maps), 4, generator=torch.Generator().manual_seed(0))
+        return maps.unfold(2, 8, 8).unfold(3, 8, 8).mean((1, 4, 5)).flatten(1) * 0.5 + 0.4 * fog
+
+    def support(self, meaning: Corner, evidence: Tensor) -> Tensor:
+        return evidence[:, meaning.number] * 0.1
+
+    def complete(self, _beginning: str) -> list[str]:
+        return []
+
+
+@pytest.fixture
+def model(monkeypatch):
+    monkeypatch.setattr(experiment, "words_of", lambda _: CornerWords())
+
+    def look(pictures):
+        yield pictures[:].float() / 255
+
+    return SimpleNamespace(size=16, recipe=SimpleNamespace(fit="crop"), look=look, id="fog")
+
+
+def test_precision_counts_the_first_hits():
+    scores, truth = torch.tensor([0.5, 0.9, 0.5, 0.1]), torch.tensor([True, False, False, True])
+    assert [precision_at(top, scores, truth) for top in (1, 2, 3, 4, 9)] == [0, 0.5, pytest.approx(1 / 3), 0.5, 0.5]
+    with pytest.raises(EvaluationError, match="a precision needs one hit at least"):
+        precision_at(0, scores, truth)
+
+
+def test_each_name_is_asked_and_two_are_joined(model):
+    images = squares(400, several=True)
+    outcome = words_outcome(model, images, top=20)
+    figures = outcome.figures["words"]
+    words, pixels, labels = CornerWords(), images.pictures(16)[:].float() / 255, images.labels[:, :3]
+    truth = [truth_of(words.support(words.meaning(name), words.evidence(pixels))) for name in CORNERS[:3]]
+    for number, name in enumerate(CORNERS[:3]):
+        wanted = precision_at(20, truth[number], labels[:, number]), average_precision(truth[number], labels[:, number])
+        assert figures["by_class"][name] == pytest.approx(wanted)
+    both = wanted_a = wanted_b = 0.0
+    for a, b in permutations(range(3), 2):
+        hits = (truth[a] * truth[b]).topk(20).indices
+        both += (labels[hits, a] & labels[hits, b]).float().mean().item() / 6
+        hits = (truth[a] * (1 - truth[b])).topk(20).indices
+        wanted_a += labels[hits, a].float().mean().item() / 6
+        wanted_b += labels[hits, b].float().mean().item() / 6
+    assert figures["pairs"] == 6
+    found = figures["and_both"], figures["and_not_a"], figures["and_not_b"]
+    assert found == pytest.approx((both, wanted_a, wanted_b))
+
+
+def test_names_that_are_no_words_are_listed_and_left_out(model):
+    outcome = words_outcome(model, squares(40))
+    assert outcome.figures["unknown"] == {"bottom right": 'unknown word "bottom right"'}
+    assert outcome.summary.startswith("3 of 4 class names are words.")
+    assert outcome.sections[-1].title == "Not known"
+    assert "pairs" not in outcome.figures["words"]
+
+
+def test_a_class_may_be_asked_for_by_another_word(model):
+    outcome = words_outcome(model, squares(40), spellings={"bottom right": "top left"})
+    assert outcome.figures["unknown"] == {}
+    assert outcome.protocol["asked"]["bottom right"] == "top left"
+
+
+def test_mistakes_are_one_line(model):
+    with pytest.raises(EvaluationError, match="top must be 1 or more, not 0"):
+        words_outcome(model, squares(4), top=0)
+    with pytest.raises(EvaluationError, match="words are measured on pictures with labels, and these have none"):
+        words_outcome(model, squares(4, labels=False))
+    with pytest.raises(EvaluationError, match='no class has a name that is a word: unknown word "x"'):
+        words_outcome(model, squares(4), spellings=dict.fromkeys(CORNERS, "x"))
