@@ -409,7 +409,7 @@ def study_settings(task: Task) -> None:
     )
     print(f"{'minimum instead of the product':46} both {smaller[:, 2].mean():.3f}")
     together, without = {}, {}
-    for half in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0):
+    for half in (0.5, 1.0, 1.25, 1.5, 2.0, 3.0):
         shifted = [torch.sigmoid(torch.logit(values.double()) + HALF_TRUE - half).float() for values in chosen]
         together[half], without[half] = measure(f"half true at {half:g} deviations", *shifted)
     show_tuned("a and b, half true by other classes", together, both_shown, task)

@@ -15,7 +15,7 @@ def test_truth_is_the_logistic_of_deviations_above_the_median():
     for row, of_query in zip(values.double().numpy(), found.numpy(), strict=True):
         weight = 2000 / 2020
         middle, spread = weight * np.median(row), weight * row.std() + (1 - weight) * 0.2
-        np.testing.assert_allclose(of_query, 1 / (1 + np.exp(1.5 - (row - middle) / spread)), rtol=1e-3)
+        np.testing.assert_allclose(of_query, 1 / (1 + np.exp(1.25 - (row - middle) / spread)), rtol=1e-3)
 
 
 def test_truth_is_between_0_and_1_and_never_falls_with_the_similarity():

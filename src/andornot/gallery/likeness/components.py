@@ -9,12 +9,14 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
 # A vector of length 1 has no component beyond 1: one scale serves all, and none has to be stored.
 STEPS: Final = 127
 # What is assumed of the average picture, that it has all features alike, counts as much as this many pictures.
 _ASSUMED_PICTURES: Final = 20
+# Directions with less of the pictures' differences than that, relative to the first, are rounding.
+_NEGLIGIBLE: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,6 @@ class Components:
     mean: Tensor
     axes: Tensor
 
-    @property
-    def dimensions(self) -> int:
-        """d."""
-        return self.axes.shape[1]
-
     def project(self, degrees: Tensor, dimensions: int | None = None) -> Tensor:
         """Vectors `(..., N)` of any length to `(..., d)` of length 1; one that is the average picture's is all 0."""
         reduced = self.beyond_mean(degrees) @ self.axes[:, :dimensions]
@@ -46,7 +43,7 @@ class Components:
 
 
 def fit_components(degrees: Tensor, dimensions: int) -> Components:
-    """The components of a sample `(n, N)` of pictures, regions, or both; no more than the sample spans.
+    """The components of a sample `(n, N)` of pictures; axes beyond what the sample spans are 0.
 
     With few pictures their mean is mostly themselves, and nothing would be left beyond it. So it is averaged with what
     is assumed, as the calibration does it.
@@ -57,11 +54,11 @@ def fit_components(degrees: Tensor, dimensions: int) -> Components:
     mean = normalize(torch.lerp(assumed, directions.mean(0), weight), dim=0)
     beyond = _without(directions, mean).double()
     strength, axes = torch.linalg.eigh(beyond.T @ beyond)
-    spanned = int((strength > strength[-1] * 1e-9).sum())
+    spanned = int((strength > strength[-1] * _NEGLIGIBLE).sum())
+    axes = axes.flip(1)[:, : min(dimensions, spanned)]
     # The sign of an axis is arbitrary: the largest entry is positive, so that the same pictures make the same bytes.
-    axes = axes.flip(1)[:, : max(1, min(dimensions, spanned))]
     signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
-    return Components(mean, (axes * signs).float())
+    return Components(mean, pad((axes * signs).float(), (0, dimensions - axes.shape[1])))
 
 
 def to_bytes(vectors: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The truth of a term in a picture: how far its similarity stands out among the similarities of the whole gallery.
 
 `z` is the distance from the gallery's median similarity, in its standard deviations. The truth is
-`1 / (1 + e^(1.5 - z))`: 0.18 for a middling picture, 0.5 at 1.5 deviations, near 1 for what stands out far. So it
+`1 / (1 + e^(1.25 - z))`: 0.22 for a middling picture, 0.5 at 1.25 deviations, near 1 for what stands out far. So it
 depends on how alike pictures are, not on how many there are; a sample of them is enough to know the scale.
 """
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-HALF_TRUE: Final = 1.5
+HALF_TRUE: Final = 1.25
 # Of a gallery so many pictures are enough to know its scale.
 ENOUGH_PICTURES: Final = 2000
 # What is assumed counts as much as this many pictures, as in the calibration.
