@@ -130,6 +130,11 @@ class Oracle:
         assert snapshot.folder_counts == counts
         inside = snapshot.in_folders(lambda folder: folder.startswith("/p/a"))
         assert inside.tolist() == [state[n][0].path.startswith("/p/a/") for n in ids]
+        for first, end in ((0, 100), (50, 60), (-1, 999), (5, 5)):
+            between = snapshot.catalogue.taken_between(first, end)
+            assert between.tolist() == [first <= state[n][0].taken < end for n in ids]
+            dated = snapshot.catalogue.without_file_dates(between)
+            assert dated.tolist() == [first <= state[n][0].taken < end and state[n][1] != 0 for n in ids]
         rows = [state[n][0].row for n in ids]
         assert snapshot.catalogue.rows_at(inside).tolist() == [
             row for row, own in zip(rows, inside, strict=True) if own
