@@ -1,6 +1,7 @@
 """The catalogue of a gallery's records: the same as the ledger, whatever is done to it."""
 
 import errno
+import gc
 import json
 import multiprocessing
 import os
@@ -410,6 +411,26 @@ def test_a_catalogue_is_written_while_another_process_reads(tmp_path):
     reader.join(60)
     assert reader.exitcode == 0
     assert list(Gallery.open(folder)._snapshot.pictures()) == pictures
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says which files are open")
+def test_a_gallery_that_is_followed_for_long_has_few_files_open(gallery):
+    """Not even until Python looks for garbage, which may be long."""
+    gc.disable()
+    try:
+        follower = gallery
+        for number in range(20):
+            with open_writer(gallery.folder) as writer:
+                entry = gallery._snapshot.entry(1)
+                assert entry is not None
+                writer.database.update(entry.picture._replace(taken=number))
+                writer.commit()
+            follower = follower.refreshed()
+            told(follower)
+        opened = [file.readlink().name for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        assert sum(name.startswith("records-") for name in opened) < 5
+    finally:
+        gc.enable()
 
 
 def test_a_catalogue_in_memory_is_that_on_disk(gallery):
