@@ -177,6 +177,7 @@ def use(folder: Path) -> dict[str, float]:
         "id": lambda n: gallery.resolve(str(n * 7919 % total + 1)),
         "folder": lambda n: len(Selection(snapshot, Where(folder=folders[n]))),
         "date": lambda n: len(Selection(snapshot, years[n])),
+        "every date": lambda _: snapshot.taken,
         "search of a folder": lambda n: gallery.search(str(n + 1), where=Where(folder=folders[n + 9]), top=50),
         "search": lambda n: gallery.search(f"{n * 7919 % total:08}.jpg", top=50),
         "page": lambda n: tell_pictures(gallery.browse(), Where(), "id", 60 * n, 60),
