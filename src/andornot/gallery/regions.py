@@ -19,7 +19,7 @@ from .beside import WHOLE, Beside, Kind
 from .feature_store import Features
 from .reading import checked
 from .records import State
-from .sight import CLASSES_SIZE, classes_of, of_bytes, sees_regions
+from .sight import CLASSES_SIZE, classes_of, has_regions, map_shape, of_bytes
 from .snapshot import Snapshot
 
 Box = tuple[float, float, float, float]
@@ -160,7 +160,7 @@ def lacking_rows(
     """
     rows = np.sort(snapshot.rows)
     lacks = np.zeros(len(rows), bool)
-    has_windows = snapshot.state.grid or sees_regions(model)
+    has_windows = bool(snapshot.state.grid) or has_regions(map_shape(model))
     for of_kind, is_given in zip(beside, (has_windows, classes_of(model) is not None), strict=True):
         if is_given:
             lacks |= ~_are_there(snapshot, of_kind, rows, thorough)
