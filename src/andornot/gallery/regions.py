@@ -17,7 +17,7 @@ from ..words import KeptClasses
 from .basis import DIMENSIONS, Basis
 from .beside import WHOLE, Beside, Kind
 from .feature_store import Features
-from .reading import checked
+from .reading import checked, read
 from .records import State
 from .sight import CLASSES_SIZE, classes_of, has_regions, map_shape, of_bytes
 from .snapshot import Snapshot
@@ -149,6 +149,19 @@ def open_beside(folder: Path, state: State) -> tuple[Beside | None, Beside]:
     """The files of regions, if there may be any, and of classes."""
     kind, place = kind_of_regions(state), (state.first_file, state.rows, state.beside)
     return None if kind is None else Beside(folder, kind, *place), Beside(folder, CLASSES, *place)
+
+
+def read_all(folder: Path) -> tuple[Snapshot, Features, tuple[Beside | None, Beside]]:
+    """What was committed last: what is known of the pictures, their features, and what is kept beside these."""
+    snapshot, features = read(folder)
+    while True:
+        state, beside = snapshot.state, open_beside(folder, snapshot.state)
+        if all((folder / name).exists() for name in state.beside):
+            return snapshot, features, beside
+        # A writer may have replaced the files since; what is lost for good counts as missing.
+        snapshot, features = read(folder)
+        if snapshot.state.beside == state.beside:
+            return snapshot, features, open_beside(folder, snapshot.state)
 
 
 def lacking_rows(
