@@ -35,9 +35,8 @@ from andornot.gallery.likeness.components import fit_components, to_bytes
 from andornot.gallery.likeness.neighbours import expand, neighbours_in
 from andornot.gallery.likeness.products import best_region, similarities
 from andornot.gallery.likeness.truth import HALF_TRUE, scale_of
-from andornot.gallery.likeness.windows import Window, windows_of
 from andornot.logic.distance import SCORES
-from andornot.ssl.backbones import build_backbone, optimise_for_inference
+from andornot.ssl.backbones import Window, build_backbone, optimise_for_inference, windows_of
 from andornot.ssl.calibration import CalibratedHead
 from andornot.ssl.recipe import load_recipe
 from timing import best_ratio, settle

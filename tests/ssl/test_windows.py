@@ -1,6 +1,7 @@
 import pytest
+import torch
 
-from andornot.gallery.likeness.windows import windows_of
+from andornot.ssl.backbones import cut_windows, windows_of
 
 
 def test_a_map_of_7_has_nine_windows_of_3_that_overlap_by_a_row():
@@ -28,3 +29,13 @@ def test_a_map_of_one_place_has_one_window():
 def test_boxes_are_fractions():
     assert windows_of(7, 7)[-1].box(7, 7) == (4 / 7, 4 / 7, 1.0, 1.0)
     assert windows_of(1, 1)[0].box(1, 1) == (0.0, 0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 7, 12])
+def test_cut_windows_are_the_windows_of_each_picture_one_after_the_other(side):
+    maps = torch.rand(3, 5, side, side + 1)
+    cut = iter(cut_windows(maps))
+    for picture in maps:
+        for window in windows_of(side, side + 1):
+            assert (next(cut) == picture[:, window.top : window.bottom, window.left : window.right]).all()
+    assert next(cut, None) is None
