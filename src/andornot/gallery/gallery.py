@@ -316,12 +316,12 @@ class Gallery:
 
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
-        degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
-        if degrees is None:
+        if self._snapshot.state.calibrated_on == 0:
             return
-        if degrees.rows < self._snapshot.state.rows:
-            with suppress(LockedError, OSError), writing(self.folder):
-                degrees.extend()
+        for vectors in (self._searching.degrees, self._searching.centred):
+            if vectors.rows < self._snapshot.state.rows:
+                with suppress(LockedError, OSError), writing(self.folder):
+                    vectors.extend()
         if self._snapshot.state.edition and not self._snapshot.catalogue.file:
             with suppress(LockedError, OSError), writing(self.folder):
                 database.keep_catalogue(self.folder, self._snapshot)
@@ -433,7 +433,7 @@ class Gallery:
             if self._snapshot.state.calibrated_on == 0:
                 raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
             sources = Sources(self.folder, self._snapshot, self._features, model)
-            self._searcher = Searcher(sources, self._make_engine)
+            self._searcher = Searcher(sources, self._make_engine, self._regions)
         return self._searcher
 
 
