@@ -13,16 +13,21 @@ from torch.nn.functional import normalize
 
 from ..logic import Formula, FormulaError, Representation
 from ..logic.distance import SCORES, Distance, Score
+from ..words import NamedClasses, Noun, Shown, WordError
+from ..words.errors import shortened
 from .browsing import Browser
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
 from .engines.exact import search_by
 from .errors import GalleryError
 from .filters import Selection
-from .names import Named, Names, Resolved
+from .names import Kept, Named, Names, Resolved
 from .options import CENTRED, SearchOptions, Where
+from .postings import Evidence
 from .records import Entry, Origin, Picture, Records
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
+from .vocabulary import Vocabulary
+from .word_truths import WordTruths, nouns_in
 
 Query = Resolved | Representation
 
@@ -30,6 +35,9 @@ Query = Resolved | Representation
 _ROUNDING: Final = 1e-6
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
+# A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
+_BEST: Final = 10
+_SEEN: Final = 0.1
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
 _MANY: Final = 4096
@@ -40,12 +48,14 @@ _BLOCK: Final = 8192
 class Reason:
     """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
 
-    `shown_by` are the pictures of the gallery with the highest degrees of it.
+    `shown_by` are the pictures of the gallery with the highest degrees of it; `name` is what these show together, if
+    that can be said.
     """
 
     feature: int
     contribution: float
     shown_by: tuple[str, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,8 @@ class Hit:
     """A picture that was found. Smaller distances are nearer, whatever the score.
 
     `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
-    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since.
+    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since. `words` say
+    what it shows, if the gallery has words: few, and none where nothing is likely.
     """
 
     path: str
@@ -62,6 +73,7 @@ class Hit:
     why: tuple[Reason, ...] = field(default=())
     taken: str = ""
     taken_from: Origin = "unknown"
+    words: tuple[str, ...] = ()
 
 
 ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
@@ -81,18 +93,25 @@ class EmptyQueryError(FormulaError):
 class Searcher:
     """One state of a gallery, ready to be searched."""
 
-    def __init__(self, sources: Sources, make_engine: MakeEngine) -> None:
+    def __init__(self, sources: Sources, make_engine: MakeEngine, evidence: Evidence | None = None) -> None:
+        """`evidence`: what is kept of the classes of its pictures, which words need."""
         self._sources, self._make_engine = sources, make_engine
         self._records: Records = sources.snapshot
-        self._names = Names(self._records)
+        self.vocabulary = Vocabulary(sources.folder, sources.model, evidence is not None)
+        self.word_truths = WordTruths(sources, self.vocabulary, evidence)
+        self._names = Names(self._records, sources.snapshot.definitions, self.vocabulary)
         self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
-        self._most: dict[int, tuple[str, ...]] = {}
+        self._most: dict[int, tuple[tuple[str, ...], str]] = {}
         self._everything = Selection(sources.snapshot, None)
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """A formula with what its names stand for."""
         return self._names.resolve(formula, given)
+
+    def define(self, name: str, formula: Formula) -> Kept:
+        """A formula as it is kept under a name."""
+        return self._names.define(name, formula)
 
     def browse(self) -> Browser:
         """The same state, to look around in."""
@@ -120,10 +139,13 @@ class Searcher:
             places = [place for place, identity in enumerate(found[query].tolist()) if identity not in left_out]
             places = places[: options.top]
             why = reasons_of(query, rows[query, places]) if options.why else [()] * len(places)
+            words = map(nouns_in, self.word_truths.describe(rows[query, places]))
             results.append(
                 [
-                    self._hit(int(found[query, place]), _distance(options.score, float(scores[query, place])), reasons)
-                    for place, reasons in zip(places, why, strict=True)
+                    self._hit(
+                        int(found[query, place]), _distance(options.score, float(scores[query, place])), reasons, shown
+                    )
+                    for place, reasons, shown in zip(places, why, words, strict=True)
                 ]
             )
         return results
@@ -139,9 +161,10 @@ class Searcher:
             self.degrees.extend()
         self._engine(score)[1].prepare()
 
-    def _hit(self, identity: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
+    def _hit(self, identity: int, distance: float, reasons: tuple[Reason, ...], words: tuple[str, ...]) -> Hit:
         entry = self._entry(identity)
-        return Hit(entry.picture.path, distance, identity, reasons, entry.taken_at.isoformat(), entry.taken_from)
+        taken = entry.taken_at.isoformat(), entry.taken_from
+        return Hit(entry.picture.path, distance, identity, reasons, *taken, words)
 
     def _entry(self, identity: int) -> Entry:
         entry = self._records.entry(identity)
@@ -222,6 +245,13 @@ class Searcher:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
         inside: Iterator[Representation]
         outside: Iterator[Representation]
+        if words := {thing for thing in things if thing.kind == "word"}:
+            means = {word: self._represent_word(word) for word in words}
+            others = [thing for thing in things if thing not in words]
+            rest = iter(self.represent(others) if others else ())
+            return Representation.stack([means[thing] if thing in words else next(rest) for thing in things])
+        if any(thing.kind == "crop" for thing in things):
+            raise GalleryError("a crop cannot be searched for yet")
         known = [self._known(thing) for thing in things]
         rows = np.array([picture.row for picture in known if picture is not None], np.int64)
         inside = outside = iter([])
@@ -231,6 +261,36 @@ class Searcher:
         if paths:
             outside = map(self._sources.encode_file, paths)
         return Representation.stack([next(outside if picture is None else inside) for picture in known])
+
+    def describe(self, thing: Named) -> list[Shown]:
+        """What a picture shows, in words."""
+        words = self.vocabulary.of_model
+        if not isinstance(words, NamedClasses):
+            raise WordError(f"{self._sources.model.backbone.name} takes any phrase, and so has no list of words to say")
+        picture = self._known(thing)
+        if picture is not None and (found := self.word_truths.kept(picture.row)) is not None:
+            return words.describe(found)
+        maps = next(iter(self._sources.model.look([thing.path], progress=False)))
+        return words.describe(words.evidence(maps)[0].cpu())
+
+    def words(self, beginning: str) -> dict[str, int]:
+        """The words that begin so, and how many pictures show each, most first."""
+        words = self.vocabulary.ready
+        meanings = {word: words.meaning(word) for word in words.complete(beginning)}
+        counts = self.word_truths.counts
+        found = {word: counts[noun.synset] for word, noun in meanings.items() if isinstance(noun, Noun)}
+        return dict(sorted(found.items(), key=lambda word: -word[1]))
+
+    def _represent_word(self, word: Named) -> Representation:
+        """What a word is in a term: the mean of the pictures that show it best."""
+        assert word.meaning is not None, "a word has a meaning"
+        rows = self.word_truths.best_rows(word.meaning, _BEST)
+        rows = np.sort(rows[self.word_truths.support(word.meaning, rows).numpy() >= _SEEN])
+        if not len(rows):
+            raise GalleryError(
+                f'no picture of the gallery shows "{shortened(word.meaning.word)}" well enough to take it for a picture'
+            )
+        return Representation(self._sources.represent(rows).probs.mean(0), validate=False)
 
     def _known(self, thing: Named) -> Picture | None:
         """The picture of the gallery that it is, or that has the same content."""
@@ -256,15 +316,15 @@ class Searcher:
         shown_by = self._shown_by(np.unique(features.numpy()), used)
         return [
             tuple(
-                Reason(feature, value, shown_by[feature])
+                Reason(feature, value, *shown_by[feature])
                 for value, feature in zip(of_hit, features[number].tolist(), strict=True)
                 if value > 0
             )
             for number, of_hit in enumerate(values.tolist())
         ]
 
-    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[str, ...]]:
-        """The paths of the pictures with the highest degree of each feature, looked for once."""
+    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[tuple[str, ...], str]]:
+        """The paths of the pictures with the highest degree of each feature, and its name, looked for once."""
         best: list[tuple[float, int]]
         features = np.array([feature for feature in features.tolist() if feature not in self._most], np.int64)
         candidates: dict[int, list[tuple[float, int]]] = {feature: [] for feature in features.tolist()}
@@ -278,8 +338,10 @@ class Searcher:
                 best.sort()
                 del best[_SHOWN_BY:]
         for feature, best in candidates.items():
-            ids = self._records.ids_of_rows(np.array([row for _, row in best], np.int64))
-            self._most[feature] = tuple(self._entry(identity).picture.path for identity in ids.tolist())
+            rows = np.array([row for _, row in best], np.int64)
+            paths = (self._entry(identity).picture.path for identity in self._records.ids_of_rows(rows).tolist())
+            shown = self.word_truths.describe_together(rows)
+            self._most[feature] = tuple(paths), shown[0].word if shown else ""
         return self._most
 
 

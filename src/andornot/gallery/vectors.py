@@ -23,6 +23,7 @@ from .database import Snapshot
 from .errors import GalleryError
 from .feature_store import Features, as_rows
 from .layout import DERIVED
+from .postings import forget_postings
 from .reading import checked
 
 _FORMAT: Final = 1
@@ -57,6 +58,7 @@ def forget_derived(folder: Path) -> None:
     for score in SCORES:
         for name in (f"{score}.json", f"faiss-{score}.safetensors"):
             (folder / DERIVED / name).unlink(missing_ok=True)
+    forget_postings(folder)
 
 
 class Vectors:
