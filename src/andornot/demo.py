@@ -154,7 +154,7 @@ def show_gallery(folder: Path) -> None:
     searches = pair_searches(images, "dog", "car")
     for name, (formula, score) in searches.items():
         file = folder / f"gallery-{name}.png"
-        queries = {query: thing.path for query, thing in gallery.named(formula).items()}
+        queries = {query: thing.path for query, thing in gallery.named(formula).items() if thing.kind != "word"}
         save_sheet(file, formula, queries, gallery.search(formula, score=score), score)
         print(f"   {formula:<34} {score:<11}  {file}")
     print(f"   {scenes.ATTRIBUTION}\n")

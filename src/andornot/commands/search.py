@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 A name in the formula is a picture of the gallery (file name, path, or the number of a former
-hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for the shell."""
+hit), a name that you defined, a word, or else a picture file; word:dog and picture:dog insist. Names
+with spaces or signs go in quotes; the formula itself too, for the shell."""
 EXAMPLES: Final = (
     "andornot search 'beach.jpg & ~crowd.jpg' --gallery g/ --top 10",
     "andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
@@ -65,7 +66,7 @@ def run(options: Namespace) -> None:
     if options.sheet is not None:
         from ..gallery.contact_sheet import save_sheet
 
-        queries = {name: thing.path for name, thing in formula.named.items()}
+        queries = {name: thing.path for name, thing in formula.named.items() if thing.kind != "word"}
         save_sheet(options.sheet, options.formula, queries, hits, options.score)
     if options.json:
         found = [asdict(hit) for hit in hits]
@@ -75,10 +76,12 @@ def run(options: Namespace) -> None:
 
 
 def _lines(hit: Hit) -> Iterator[str]:
-    yield f"{hit.distance:.4f}  {printable(hit.path)}  #{hit.id}"
+    shows = f"  ({', '.join(hit.words)})" if hit.words else ""
+    yield f"{hit.distance:.4f}  {printable(hit.path)}  #{hit.id}{shows}"
     for reason in hit.why:
         shown = ", ".join(printable(Path(path).name) for path in reason.shown_by)
-        yield f"        feature {reason.feature} gave {reason.contribution:.4f}; most in {shown}"
+        name = f'"{reason.name}" (feature {reason.feature})' if reason.name else f"feature {reason.feature}"
+        yield f"        {name} gave {reason.contribution:.4f}; most in {shown}"
 
 
 def _nothing_found(where: Where) -> str:

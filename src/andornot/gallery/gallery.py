@@ -91,7 +91,7 @@ class Gallery:
         if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
         own = model is None
-        chosen = _own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
+        chosen = own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
         path.mkdir(parents=True, exist_ok=True)
         with writing(path):
             name = free_model_name(path)
@@ -500,7 +500,7 @@ def _query(asking: object) -> Formula | Query:
     raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
 
 
-def _own_model(recipe: Recipe) -> Model:
+def own_model(recipe: Recipe) -> Model:
     """A model whose backbone is ready, and whose head is not calibrated yet."""
     if recipe.regime != "calibrated":
         raise GalleryError(f"a gallery makes calibrated models only; this recipe says {recipe.regime}: train one first")

@@ -13,8 +13,9 @@ from torch.nn.functional import normalize
 
 from ..logic import Formula, FormulaError, Representation
 from ..logic.distance import SCORES, Distance, Score
-from ..words import NamedClasses, Noun, Shown, WordError
+from ..words import Noun, Shown, describe_pictures
 from ..words.errors import shortened
+from ..words.looking import nouns_of
 from .browsing import Browser
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
@@ -37,7 +38,7 @@ _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
 _BEST: Final = 10
-_SEEN: Final = 0.1
+_SEEN: Final = 0.05
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
 _MANY: Final = 4096
@@ -264,14 +265,12 @@ class Searcher:
 
     def describe(self, thing: Named) -> list[Shown]:
         """What a picture shows, in words."""
-        words = self.vocabulary.of_model
-        if not isinstance(words, NamedClasses):
-            raise WordError(f"{self._sources.model.backbone.name} takes any phrase, and so has no list of words to say")
+        model, words = self._sources.model, self.vocabulary.of_model
         picture = self._known(thing)
-        if picture is not None and (found := self.word_truths.kept(picture.row)) is not None:
-            return words.describe(found)
-        maps = next(iter(self._sources.model.look([thing.path], progress=False)))
-        return words.describe(words.evidence(maps)[0].cpu())
+        kept = None if picture is None else self.word_truths.kept(picture.row)
+        if kept is not None:
+            return nouns_of(model, words).describe(kept)
+        return describe_pictures(model, words, [thing.path])[0]
 
     def words(self, beginning: str) -> dict[str, int]:
         """The words that begin so, and how many pictures show each, most first."""

@@ -122,9 +122,11 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
             distance=hit.distance,
             taken=hit.taken,
             taken_from=hit.taken_from,
+            words=list(hit.words),
             why=[
                 schemas.Reason(
                     feature=reason.feature,
+                    name=reason.name,
                     contribution=reason.contribution,
                     shown_by=[
                         tell_name(browser, position)

@@ -167,15 +167,21 @@ class FormulaAnswer(BaseModel):
 
 
 class Reason(BaseModel):
-    """A feature that carried a match, what it gave to the score, and the pictures that show it most."""
+    """A feature that carried a match, what it gave to the score, and the pictures that show it most.
+
+    `name` is what these show together; empty if that cannot be said.
+    """
 
     feature: int
+    name: str
     contribution: float
     shown_by: list[PictureName]
 
 
 class Hit(PictureName):
     """A picture that was found. Smaller distances are nearer. `why` is empty unless it was asked for.
+
+    `words` say what it shows, as far as that can be told.
 
     `path` is where its file is: told to who asks from the machine itself, else null.
     """
@@ -185,6 +191,7 @@ class Hit(PictureName):
     distance: float
     taken: Time
     taken_from: TakenFrom
+    words: list[str]
     why: list[Reason]
 
 
