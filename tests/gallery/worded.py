@@ -40,7 +40,8 @@ def let_classes_be_named(monkeypatch: pytest.MonkeyPatch, seen: Seen | None) -> 
 
 def worded_gallery(folder: Path, monkeypatch: pytest.MonkeyPatch, shown: Mapping[int, Mapping[str, float]]) -> Gallery:
     """Pictures `000.png` and so on, which show what is said of their rows."""
-    let_classes_be_named(monkeypatch, Seen(shown))
     gallery = Gallery.create(folder / "g", tiny_model())
     gallery.add(photos(folder / "photos", 12))
+    let_classes_be_named(monkeypatch, Seen(shown))
+    gallery.refresh()
     return gallery

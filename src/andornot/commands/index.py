@@ -50,6 +50,11 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew"
     )
+    parser.add_argument(
+        "--regions",
+        action="store_true",
+        help="look once more at pictures that an earlier version indexed, for their regions and words",
+    )
     add_json(parser, "a summary")
 
 
@@ -61,9 +66,8 @@ def run(options: Namespace) -> None:
         repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         print(json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}", flush=True)
     gallery = _open_or_create(options)
-    summary = (
-        gallery.add(options.folders, prune=options.prune) if options.folders else gallery.update(prune=options.prune)
-    )
+    how = {"prune": options.prune, "regions": options.regions}
+    summary = gallery.add(options.folders, **how) if options.folders else gallery.update(**how)
     if options.recalibrate:
         gallery.recalibrate()
     for score in options.score:
@@ -123,3 +127,5 @@ def _lines(gallery: Gallery, summary: Summary, folder: Path) -> Iterator[str]:
     yield f"{summary}: {len(gallery):,} pictures are in {folder}"
     if gallery.would_gain_by_recalibration:
         yield "the gallery has grown much since its model was calibrated: --recalibrate adapts the model, in a moment"
+    if lacking := gallery.without_regions:
+        yield f"{lacking:,} have no regions or words yet: andornot index --gallery {folder} --regions adds them"

@@ -22,6 +22,7 @@ from ..ssl.recipe import Recipe, load_recipe
 from ..words import Shown
 from ..words.errors import shortened
 from . import database
+from .basis import Basis
 from .browsing import Browser
 from .database import Snapshot, State
 from .definitions import Defined, checked_name, listed, readable
@@ -34,8 +35,8 @@ from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
 from .options import SEARCH_SCORES, SearchOptions, check_choice
 from .paths import StrPath, absolute, is_inside
-from .postings import Evidence
 from .reading import read
+from .regions import Regions, StoredClasses, lacking_rows, open_beside
 from .repairing import Repaired, repair
 from .scope import look_through
 from .searching import Query, Searcher
@@ -116,10 +117,17 @@ class Gallery:
     def refresh(self) -> None:
         """Takes what was committed since."""
         earlier: Snapshot | None = getattr(self, "_snapshot", None)
-        self._snapshot, self._features = read(self.folder)
+        while True:
+            self._snapshot, self._features = read(self.folder)
+            state = self._snapshot.state
+            self._beside = open_beside(self.folder, state)
+            # A writer may have replaced the files since; what is lost for good counts as missing.
+            if all((self.folder / name).exists() for name in state.beside) or _beside_now(self.folder) == state.beside:
+                break
         if earlier is not None:
             self._snapshot.follow(earlier)
         self._searcher: Searcher | None = None
+        self._opened_regions: tuple[Regions | None, StoredClasses | None] | None = None
 
     def refreshed(self) -> "Gallery":
         """Another `Gallery` with what was committed since, for who still reads this one; they share the model.
@@ -199,18 +207,35 @@ class Gallery:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def add(self, paths: StrPath | Iterable[StrPath], *, prune: bool = False, progress: bool | None = None) -> Summary:
+    def add(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        *,
+        prune: bool = False,
+        regions: bool = False,
+        progress: bool | None = None,
+    ) -> Summary:
         """Brings the gallery up to date with some folders and files, which are looked at now, and the others not.
 
         New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
+        `regions`: pictures of those folders without regions and classes (`without_regions`) are encoded once more.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, progress)
 
-    def update(self, *, prune: bool = False, progress: bool | None = None) -> Summary:
+    def update(self, *, prune: bool = False, regions: bool = False, progress: bool | None = None) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._bring_up_to_date(None, prune, progress)
+        return self._bring_up_to_date(None, prune, regions, progress)
+
+    @property
+    def without_regions(self) -> int:
+        """How many pictures have no regions or no classes, though the model can give them.
+
+        They were indexed by an earlier version; `update(regions=True)` looks at these once more.
+        """
+        model = self.model  # which may refresh
+        return len(lacking_rows(self._snapshot, self._beside, model, thorough=False))
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
@@ -260,7 +285,7 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, regions: bool, progress: bool | None) -> Summary:
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -269,7 +294,8 @@ class Gallery:
             scope = look_through(paths, snapshot.paths, prune)
             self._remember_folders(writer, scope.folders, prune)
             model = self._model_of(writer.state)
-            summary = Indexing(writer, model, scope).run(progress)
+            lacking = writer.lacking(model) if regions else ()
+            summary = Indexing(writer, model, scope, lacking=lacking).run(progress)
             _finish(writer, model, summary)
             self._prepare_again()
         return summary
@@ -451,6 +477,31 @@ class Gallery:
         return self._searching.browse()
 
     @property
+    def _regions(self) -> Regions | None:
+        """The regions of this snapshot; None where the model has none, or no picture has any."""
+        return self._seen_in_pictures[0]
+
+    @property
+    def _kept_classes(self) -> StoredClasses | None:
+        """The classes seen in the pictures of this snapshot; None where the model has none, or no picture has any."""
+        return self._seen_in_pictures[1]
+
+    @property
+    def _seen_in_pictures(self) -> tuple[Regions | None, StoredClasses | None]:
+        if self._opened_regions is None:
+            model = self.model  # which may refresh
+            snapshot, (of_regions, of_classes) = self._snapshot, self._beside
+            state, regions, classes = snapshot.state, None, None
+            if of_regions is not None and of_regions.is_begun:
+                basis = Basis.load(self.folder / state.basis, state.basis_id, model) if state.basis else None
+                if basis is not None or not state.basis:
+                    regions = Regions(snapshot, self._features, of_regions, model, basis)
+            if of_classes.is_begun:
+                classes = StoredClasses(snapshot, of_classes)
+            self._opened_regions = regions, classes
+        return self._opened_regions
+
+    @property
     def _searching(self) -> Searcher:
         if self._searcher is None:
             model = self.model  # which may refresh
@@ -459,10 +510,6 @@ class Gallery:
             sources = Sources(self.folder, self._snapshot, self._features, model)
             self._searcher = Searcher(sources, self._make_engine, self._kept_classes)
         return self._searcher
-
-    @property
-    def _kept_classes(self) -> Evidence | None:
-        return None
 
 
 def _finish(writer: Writer, model: Model, summary: Summary) -> None:
@@ -473,6 +520,10 @@ def _finish(writer: Writer, model: Model, summary: Summary) -> None:
             raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
         writer.calibrate(model)
     writer.compact()
+
+
+def _beside_now(folder: Path) -> tuple[str, ...]:
+    return database.read_snapshot(folder).state.beside
 
 
 def _may_be_left(name: str) -> bool:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,9 +14,10 @@ from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
 from .errors import DamagedError
-from .feature_store import as_rows, checksum
+from .feature_store import checksum
 from .scanning import Scanned, date_of, scan_all
 from .scope import Scope, is_gone
+from .sight import Seen, Sight
 from .writer import Writer
 
 BATCH: Final = 64
@@ -54,11 +55,16 @@ class Summary:
 class Indexing:
     """Brings a gallery up to date with the files in scope.
 
-    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
+    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like. `lacking`: ids
+    of those that lack what is kept beside their features, to be looked at once more for that.
     """
 
-    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = ()) -> None:
+    def __init__(
+        self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = (), lacking: Iterable[int] = ()
+    ) -> None:
         self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
+        self._lacking = set(lacking) - self._suspect
+        self._sight = Sight(model)
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
         self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
@@ -70,6 +76,7 @@ class Indexing:
             if picture.id not in self._suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
+        self._wanted = {picture.digest for picture in self._known.values() if picture.id in self._lacking}
         self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
@@ -78,7 +85,7 @@ class Indexing:
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         with track("indexing", len(new), shown=progress) as bar:
             batch: list[Scanned] = []
-            for scanned in scan_all(new, self._model, self._source.__contains__):
+            for scanned in scan_all(new, self._model, self._is_encoded):
                 batch.append(scanned)
                 if len(batch) == BATCH:
                     self._take(batch)
@@ -93,7 +100,9 @@ class Indexing:
 
     def _is_unchanged(self, path: str) -> bool:
         picture, broken = self._known.get(path), self._writer.snapshot.broken.get(path)
-        if (picture is None and broken is None) or (picture is not None and picture.id in self._suspect):
+        if (picture is None and broken is None) or (
+            picture is not None and (picture.id in self._suspect or picture.id in self._lacking)
+        ):
             return False
         try:
             status = os.stat(path)  # noqa: PTH116
@@ -112,37 +121,46 @@ class Indexing:
 
     def _take(self, batch: list[Scanned]) -> None:
         """Makes the files of a batch part of the gallery."""
-        fresh = {item.digest: item.pixels for item in batch if self._must_be_encoded(item)}
-        features = {}
+        fresh = {item.digest: item.pixels for item in batch if item.pixels is not None}
+        fresh = {digest: pixels for digest, pixels in fresh.items() if not self._is_encoded(digest)}
+        seen: Seen | None = None
+        numbers = {digest: number for number, digest in enumerate(fresh)}
         if fresh:
-            pixels = torch.stack([pixels for pixels in fresh.values() if pixels is not None])
-            rows = as_rows(self._model.activations(pixels, batch_size=BATCH, progress=False))
-            features = dict(zip(fresh, rows, strict=True))
+            seen = self._sight.see(torch.stack(list(fresh.values())), BATCH)
+            self._writer.begin_regions(self._model, seen)
+        features = {} if seen is None else dict(zip(fresh, seen.features, strict=True))
+        beside: dict[int, list[tuple[int, int]]] = {}
         for item in batch:
             if item.reason:
                 self._put_broken(item)
-            else:
-                self._put(item, features)
+            elif (place := self._put(item, features)) is not None:
+                beside.setdefault(numbers[item.digest], []).append(place)
+        if seen is not None:
+            self._writer.put_beside(self._model, seen, beside)
         self._uncommitted += len(batch)
         if self._uncommitted >= COMMIT_PICTURES or time.monotonic() > self._last_commit + COMMIT_SECONDS:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def _must_be_encoded(self, item: Scanned) -> bool:
-        return item.pixels is not None and item.digest not in self._source
+    def _is_encoded(self, digest: bytes) -> bool:
+        """Whether nothing is lacking of pictures with that content."""
+        return digest in self._source and digest not in self._wanted
 
-    def _put(self, item: Scanned, features: dict[bytes, Any]) -> None:
+    def _put(self, item: Scanned, features: dict[bytes, np.ndarray]) -> tuple[int, int] | None:
+        """Makes a file part of the gallery; the row that is to get more beside its features, and their checksum."""
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
-            return
+            now = before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
+            if now != before or before.id in self._undated:
+                self._update(now, item.by_camera)
+            return (before.row, before.features_crc) if before.id in self._lacking else None
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
             same = moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
             self._update(same, item.by_camera)
-            return
+            return (moved.row, moved.features_crc) if moved.id in self._lacking else None
         if before is None:
             self._summary.added += 1
         else:
@@ -163,6 +181,11 @@ class Indexing:
             self._writer.database.insert(picture, item.by_camera)
         else:
             self._update(picture, item.by_camera)
+        if item.digest in features:
+            return picture.row, picture.features_crc
+        if source is not None:
+            self._writer.copy_beside(source, picture.row)
+        return None
 
     def _stored(self, picture: Picture) -> np.ndarray:
         """The features of a picture, to be copied; damage must not get a checksum that fits."""
@@ -196,7 +219,12 @@ class Indexing:
             # For now, perhaps: nothing is concluded from that, and the next index tries again.
             self._summary.broken[item.path] = item.reason
             return
-        before = self._known.pop(item.path, None)
+        before = self._known.get(item.path)
+        same = before is not None and (is_gone(item.path) or (item.size, item.mtime_ns) == before[2:4])
+        if before is not None and before.id in self._lacking and same:
+            self._summary.unchanged += 1  # its features are there: nothing is lost if it cannot be looked at once more
+            return
+        self._known.pop(item.path, None)
         if before is not None:
             self._writer.database.remove(before.id)
         if is_gone(item.path):  # since it was found

@@ -1,0 +1,44 @@
+"""The truth of a term in a picture: how far its similarity stands out among the similarities of the whole gallery.
+
+`z` is the distance from the gallery's median similarity, in its standard deviations. The truth is
+`1 / (1 + e^(1.25 - z))`: 0.22 for a middling picture, 0.5 at 1.25 deviations, near 1 for what stands out far. So it
+depends on how alike pictures are, not on how many there are; a sample of them is enough to know the scale.
+"""
+
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+HALF_TRUE: Final = 1.25
+# Of a gallery so many pictures are enough to know its scale.
+ENOUGH_PICTURES: Final = 2000
+# What is assumed counts as much as this many pictures, as in the calibration.
+_ASSUMED_PICTURES: Final = 20
+_ASSUMED_SPREAD: Final = 0.2
+
+
+class Scale(NamedTuple):
+    """The median `(Q, 1)` and the standard deviation `(Q, 1)` of each query's similarities in a gallery."""
+
+    middle: Tensor
+    spread: Tensor
+
+    def truth(self, similarities: Tensor) -> Tensor:
+        """Similarities `(Q, n)` to truths, from 0 to 1; more alike is never less true."""
+        return torch.sigmoid((similarities - self.middle) / self.spread - HALF_TRUE)
+
+
+def scale_of(similarities: Tensor) -> Scale:
+    """The scale of queries by their similarities `(Q, n)` to the pictures of a sample; n may be 0.
+
+    A handful of pictures does not tell what is usual: there it is mostly what is assumed.
+    """
+    pictures = similarities.shape[1]
+    weight = pictures / (pictures + _ASSUMED_PICTURES)
+    middle = similarities.new_zeros(len(similarities), 1)
+    spread = torch.full_like(middle, _ASSUMED_SPREAD)
+    if pictures:
+        middle = middle + weight * similarities.median(1, keepdim=True).values
+        spread = torch.lerp(spread, similarities.std(1, correction=0, keepdim=True), weight)
+    return Scale(middle, spread.clamp(min=torch.finfo(spread.dtype).eps))
