@@ -284,7 +284,7 @@ def _written_out(formula: Formula, meant: dict[str, Formula]) -> Formula:
         term = formula.terms[int(node.value)] if node.op == TERM else None
         if term is None or not (inside := [name for name in term.names if name in conditions]):
             continue
-        said = f'"{inside[0]}" is defined as a condition ({shortened(meant[inside[0]].text)})'
+        said = f'"{inside[0]}" is defined as a condition'
         if len(term.program) > 1:
             raise formula.error_at(inside[0], f'{said}, and a term joins pictures: join it by "and", "or" or "not"')
         if place in weighed:

@@ -110,7 +110,7 @@ class _Segment:
         places, steps = places[order].astype("<u2"), steps[shown][order]
         starts = np.concatenate([[0], np.cumsum(np.bincount(by_class, minlength=NUM_CLASSES))]).astype("<u4")
         table = np.zeros(1, _TABLES)[0]
-        table["has"] = np.packbits(np.pad(has, (0, SEGMENT - count)))
+        table["has"] = np.packbits(np.pad(has, (0, 8 * len(table["has"]) - count)))
         table["nouns"], table["starts"] = nouns, starts
         table["crcs"] = [_crc(places[a:b], steps[a:b]) for a, b in pairwise(starts)]
         tables = table.tobytes()
@@ -156,9 +156,9 @@ class Postings:
         for number, segment in enumerate(self._segments):
             first, last = self._span(number)
             counted = np.zeros(last - first, bool)
-            if segment is not None:
+            if segment is not None and segment.tables.rows <= last - first:  # more rows are those of a later state
                 result += segment.tables.nouns
-                counted[: segment.tables.rows] = segment.tables.has[: last - first]
+                counted[: segment.tables.rows] = segment.tables.has
             here = is_used[first:last]
             result += count_nouns(self._evidence, first + np.flatnonzero(here & ~counted))
             result -= count_nouns(self._evidence, first + np.flatnonzero(counted & ~here))

@@ -38,7 +38,7 @@ _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
 _BEST: Final = 10
-_SEEN: Final = 0.05
+_SEEN: Final = 0.02
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
 _MANY: Final = 4096
