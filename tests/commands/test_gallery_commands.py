@@ -279,3 +279,47 @@ def test_photos_are_indexed_without_a_model(capsys):
     capsys.readouterr()
     assert main(["search", "000.png", "--gallery", "g", "--top", "1", "--include-queries"]) == 0
     assert "photos/cat/000.png  #1" in capsys.readouterr().out
+
+
+# --- define and describe --------------------------------------------------------------------------------------------
+
+
+def test_define_names_lists_and_forgets(indexed, capsys):
+    assert main(["define", "sunset", "like(000.png, 001.png)", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\n"
+    assert main(["search", "sunset - 002.png", "--gallery", "g", "--top", "1"]) == 0
+    assert main(["define", "both", "sunset and 005.png", "--gallery", "g"]) == 0
+    capsys.readouterr()
+    assert main(["define", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\nboth = sunset and 005.png\n"
+    assert main(["define", "--remove", "both", "--gallery", "g", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"definitions": {"sunset": "like(000.png, 001.png)"}, "hides": ""}
+    assert main(["define", "--remove", "Sunset", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "Sunset is forgotten\n"
+    assert main(["define", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "nothing is defined\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["define", "x"], "takes NAME and FORMULA"),
+        (["define", "x", "000.png", "--remove", "y"], "takes NAME and FORMULA"),
+        (["define", "--remove", "x"], 'unknown definition "x"'),
+        (["define", "17", "000.png"], "number of a picture"),
+        (["describe", "000.png"], "conv5 has no named classes as it is, and so no words"),
+    ],
+)
+def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, indexed, capsys):
+    assert main([*typed, "--gallery", "g"]) == 2
+    assert said in the_line(capsys)
+
+
+def test_describe_says_what_pictures_show_and_nothing_of_what_shows_nothing(here, capsys):
+    Image.new("RGB", (64, 64), "white").save(here / "white.png")
+    assert main(["describe", "white.png", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out).items()
+    assert found[0] == "white.png"
+    assert all(0 < noun["probability"] <= 1 for noun in found[1])
+    assert main(["describe", "nope.png"]) == 2
+    assert the_line(capsys) == "nope.png: no such file"

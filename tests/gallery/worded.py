@@ -1,6 +1,7 @@
 """A gallery whose pictures show what a test says, without a classifier."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,23 @@ import pytest
 import torch
 from galleries import photos, tiny_model
 
+from andornot import AndornotError
 from andornot.gallery import Gallery
 from andornot.ssl.backbones import Backbone
 from andornot.words import KeptClasses, wordnet_nouns
+
+
+@contextmanager
+def one_clear_line() -> Iterator[None]:
+    """What is done in it succeeds, or fails with an error of one line that is not endless."""
+    error: AndornotError | None = None
+    try:
+        yield
+    except AndornotError as caught:
+        error = caught
+    message = getattr(error, "message", str(error or ""))
+    assert "\n" not in message
+    assert len(message) < 500
 
 
 class Seen:

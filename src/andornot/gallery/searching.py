@@ -363,7 +363,7 @@ def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: ob
     alike = most - least if score in ("degrees", CENTRED) else most
     for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
         if is_empty:
-            raise EmptyQueryError(query.formula.text if isinstance(query, Resolved) else repr(query))
+            raise EmptyQueryError(query.asked.text if isinstance(query, Resolved) else repr(query))
 
 
 def _distance(score: object, value: float) -> float:
