@@ -111,8 +111,8 @@ def test_search_prints_json_with_reasons(capsys):
     assert main(["search", "(1 | 2) - 8", "--gallery", "g", "--top", "2", *options]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
-    assert set(answer["hits"][0]) == {"path", "distance", "id", "why", "taken", "taken_from"}
-    assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by"}
+    assert set(answer["hits"][0]) == {"path", "distance", "id", "why", "taken", "taken_from", "words"}
+    assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by", "name"}
 
 
 @pytest.mark.usefixtures("indexed")
@@ -284,7 +284,8 @@ def test_photos_are_indexed_without_a_model(capsys):
 # --- define and describe --------------------------------------------------------------------------------------------
 
 
-def test_define_names_lists_and_forgets(indexed, capsys):
+@pytest.mark.usefixtures("indexed")
+def test_define_names_lists_and_forgets(capsys):
     assert main(["define", "sunset", "like(000.png, 001.png)", "--gallery", "g"]) == 0
     assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\n"
     assert main(["search", "sunset - 002.png", "--gallery", "g", "--top", "1"]) == 0
@@ -300,6 +301,7 @@ def test_define_names_lists_and_forgets(indexed, capsys):
     assert capsys.readouterr().out == "nothing is defined\n"
 
 
+@pytest.mark.usefixtures("indexed")
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -310,7 +312,7 @@ def test_define_names_lists_and_forgets(indexed, capsys):
         (["describe", "000.png"], "conv5 has no named classes as it is, and so no words"),
     ],
 )
-def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, indexed, capsys):
+def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, capsys):
     assert main([*typed, "--gallery", "g"]) == 2
     assert said in the_line(capsys)
 

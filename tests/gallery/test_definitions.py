@@ -97,7 +97,7 @@ def test_circles_are_refused_and_named(gallery: Gallery) -> None:
     gallery.define("a", "000.png")
     gallery.define("b", "a & 001.png")
     gallery.define("c", "b | a")
-    with pytest.raises(GalleryError, match="circle: a → c → b → a|circle: a → c → a"):
+    with pytest.raises(GalleryError, match=r"circle: a → c → (b → )?a"):
         gallery.define("a", "c & 002.png")
     with pytest.raises(GalleryError, match="circle: a → a"):
         gallery.define("a", "a - 001.png")
@@ -167,9 +167,13 @@ def test_a_definition_says_what_it_hides(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_definitions_that_grow_without_bound_are_one_clear_line(gallery: Gallery) -> None:
     gallery.define("d0", "000.png & 001.png")
-    with pytest.raises(AndornotError, match="more than 10,000 characters"):
+
+    def define_on() -> None:
         for level in range(30):
             gallery.define(f"d{level + 1}", f"d{level} & ~d{level}")
+
+    with pytest.raises(AndornotError, match="more than 10,000 characters"):
+        define_on()
 
 
 @given(name=st.text(max_size=20), text=st.text(max_size=20))
