@@ -121,6 +121,14 @@ class BesideWriter:
             write_at(self._folder / name, place * len(part), part)
             self._unsynced.add(self._folder / name)
 
+    def forget(self, row: int) -> None:
+        """Makes a row a missing one."""
+        number, place = divmod(row, feature_store.ROWS_PER_FILE)
+        name = self.kind.names(self._first_file + number)[1]
+        if name in self._owned:
+            write_at(self._folder / name, place * _SEAL, bytes(_SEAL))
+            self._unsynced.add(self._folder / name)
+
     def read(self, row: int, features_crc: int) -> bytes | None:
         """One row beside features with this checksum; None unless it is whole."""
         number, place = divmod(row, feature_store.ROWS_PER_FILE)

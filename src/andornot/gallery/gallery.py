@@ -35,8 +35,7 @@ from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
 from .options import SEARCH_SCORES, SearchOptions, check_choice
 from .paths import StrPath, absolute, is_inside
-from .reading import read
-from .regions import Regions, StoredClasses, lacking_rows, open_beside
+from .regions import Regions, StoredClasses, lacking_rows, read_all
 from .repairing import Repaired, repair
 from .scope import look_through
 from .searching import Query, Searcher
@@ -117,13 +116,7 @@ class Gallery:
     def refresh(self) -> None:
         """Takes what was committed since."""
         earlier: Snapshot | None = getattr(self, "_snapshot", None)
-        while True:
-            self._snapshot, self._features = read(self.folder)
-            state = self._snapshot.state
-            self._beside = open_beside(self.folder, state)
-            # A writer may have replaced the files since; what is lost for good counts as missing.
-            if all((self.folder / name).exists() for name in state.beside) or _beside_now(self.folder) == state.beside:
-                break
+        self._snapshot, self._features, self._beside = read_all(self.folder)
         if earlier is not None:
             self._snapshot.follow(earlier)
         self._searcher: Searcher | None = None
@@ -520,10 +513,6 @@ def _finish(writer: Writer, model: Model, summary: Summary) -> None:
             raise GalleryError(f"none of the {len(summary.broken):,} pictures can be read; {path}: {reason}")
         writer.calibrate(model)
     writer.compact()
-
-
-def _beside_now(folder: Path) -> tuple[str, ...]:
-    return database.read_snapshot(folder).state.beside
 
 
 def _may_be_left(name: str) -> bool:

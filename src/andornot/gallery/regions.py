@@ -17,9 +17,9 @@ from ..words import KeptClasses
 from .basis import DIMENSIONS, Basis
 from .beside import WHOLE, Beside, Kind
 from .feature_store import Features
-from .reading import checked
+from .reading import checked, read
 from .records import State
-from .sight import CLASSES_SIZE, classes_of, of_bytes, sees_regions
+from .sight import CLASSES_SIZE, classes_of, has_regions, map_shape, of_bytes
 from .snapshot import Snapshot
 
 Box = tuple[float, float, float, float]
@@ -151,6 +151,19 @@ def open_beside(folder: Path, state: State) -> tuple[Beside | None, Beside]:
     return None if kind is None else Beside(folder, kind, *place), Beside(folder, CLASSES, *place)
 
 
+def read_all(folder: Path) -> tuple[Snapshot, Features, tuple[Beside | None, Beside]]:
+    """What was committed last: what is known of the pictures, their features, and what is kept beside these."""
+    snapshot, features = read(folder)
+    while True:
+        state, beside = snapshot.state, open_beside(folder, snapshot.state)
+        if all((folder / name).exists() for name in state.beside):
+            return snapshot, features, beside
+        # A writer may have replaced the files since; what is lost for good counts as missing.
+        snapshot, features = read(folder)
+        if snapshot.state.beside == state.beside:
+            return snapshot, features, open_beside(folder, snapshot.state)
+
+
 def lacking_rows(
     snapshot: Snapshot, beside: tuple[Beside | None, Beside], model: Model, *, thorough: bool
 ) -> np.ndarray:
@@ -160,7 +173,7 @@ def lacking_rows(
     """
     rows = np.sort(snapshot.rows)
     lacks = np.zeros(len(rows), bool)
-    has_windows = snapshot.state.grid or sees_regions(model)
+    has_windows = bool(snapshot.state.grid) or has_regions(map_shape(model))
     for of_kind, is_given in zip(beside, (has_windows, classes_of(model) is not None), strict=True):
         if is_given:
             lacks |= ~_are_there(snapshot, of_kind, rows, thorough)

@@ -58,11 +58,10 @@ def has_regions(grid: tuple[int, int]) -> bool:
     return len(windows_of(*grid)) > 1
 
 
-@torch.no_grad()
-def sees_regions(model: Model) -> bool:
-    """Whether the model's maps have regions; one empty picture is looked at."""
+def map_shape(model: Model) -> tuple[int, int]:
+    """The height and the width of the model's maps; one empty picture is looked at."""
     maps = model.maps(torch.zeros(1, model.channels, model.size, model.size, device=model.device))
-    return has_regions((maps.shape[2], maps.shape[3]))
+    return maps.shape[2], maps.shape[3]
 
 
 def classes_of(model: Model) -> NamedClasses | None:

@@ -34,7 +34,7 @@ ENOUGH_FOR_A_BASIS: Final = 512
 _WHOLES: Final = 4096
 # Unused rows are not worth a rewriting of all others below this number.
 _SPARE_ROWS: Final = 10_000
-_SPARE_FULL_ROWS: Final = 512
+_SPARE_FULL_ROWS: Final = 512  # with regions in full a row takes much
 
 
 class Writer:
@@ -123,8 +123,8 @@ class Writer:
 
     def compact(self) -> None:
         """Writes the rows in use anew, if most are not in use any more."""
-        spare = _SPARE_ROWS if self.state.basis else _SPARE_FULL_ROWS  # in full, a row takes much
-        if self.state.rows <= 2 * self.state.pictures + spare:
+        are_full = self.state.grid and not self.state.basis
+        if self.state.rows <= 2 * self.state.pictures + (_SPARE_FULL_ROWS if are_full else _SPARE_ROWS):
             return
         snapshot, features = self.committed()
         old = (*self.features.names, *self.state.beside)
@@ -190,6 +190,17 @@ class Writer:
             content = writer.read(source.row, source.features_crc)
             if content is not None:
                 writer.put(row, content, source.features_crc)
+
+    def forget_beside(self, picture: Picture) -> None:
+        """Takes from a picture what it has beside its features."""
+        for writer in self._beside:
+            writer.forget(picture.row)
+
+    def forget_basis(self) -> None:
+        """Takes from all pictures their regions: nobody can read them any more."""
+        old = () if self._regions is None else self._regions.names
+        self.state = replace(self.state, basis="", basis_id="", spare=(*self.state.spare, self.state.basis, *old))
+        self._open_beside()
 
     def basis(self, model: Model) -> Basis:
         """What regions are written in, if they are not in full."""
