@@ -281,6 +281,14 @@ def test_photos_are_indexed_without_a_model(capsys):
     assert "photos/cat/000.png  #1" in capsys.readouterr().out
 
 
+def test_a_device_that_is_not_there_leaves_nothing_behind(tmp_path, capsys):
+    (tmp_path / "pictures").mkdir()
+    gallery = tmp_path / "g"
+    assert main(["index", str(tmp_path / "pictures"), "--gallery", str(gallery), "--device", "cuda:99"]) == 2
+    assert capsys.readouterr().err.startswith('andornot: the device "cuda:99" cannot be used: ')
+    assert not gallery.exists()
+
+
 # --- define and describe --------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..choices import SCORES
 from ..errors import printable
-from .options import add_engine, add_gallery, add_json
+from .options import add_device, add_engine, add_gallery, add_json
 
 if TYPE_CHECKING:
     from ..gallery import Gallery, Summary
@@ -33,6 +33,7 @@ def add_options(parser: ArgumentParser) -> None:
     add_gallery(parser)
     parser.add_argument("--model", type=Path, help="folder of a model (default: the gallery's own)")
     add_engine(parser)
+    add_device(parser)
     parser.add_argument(
         "--score",
         action="append",
@@ -61,11 +62,14 @@ def add_options(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> None:
     """Indexes, and prints each summary as it happens."""
     from ..gallery import Gallery
+    from ..model import check_device
 
+    check_device(options.device)  # a mistake leaves nothing behind
     if options.repair:
         repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         print(json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}", flush=True)
     gallery = _open_or_create(options)
+    gallery.model.to(options.device)
     how = {"prune": options.prune, "regions": options.regions}
     summary = gallery.add(options.folders, **how) if options.folders else gallery.update(**how)
     if options.recalibrate:

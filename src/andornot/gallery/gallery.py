@@ -323,12 +323,12 @@ class Gallery:
 
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
-        degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
-        if degrees is None:
+        if self._snapshot.state.calibrated_on == 0:
             return
-        if degrees.rows < self._snapshot.state.rows:
-            with suppress(LockedError, OSError), writing(self.folder):
-                degrees.extend()
+        for vectors in (self._searching.degrees, self._searching.centred):
+            if vectors.rows < self._snapshot.state.rows:
+                with suppress(LockedError, OSError), writing(self.folder):
+                    vectors.extend()
         postings = self._searching.word_truths.postings
         if postings is not None and not postings.is_complete:
             with suppress(LockedError, OSError), writing(self.folder):

@@ -6,12 +6,14 @@ from typing import Final, Protocol
 import numpy as np
 from torch import Tensor
 
+from ..centred import CentredVectors
 from ..errors import GalleryError
 from ..filters import Selection
 from ..vectors import Vectors
 from .exact import Exact
+from .scan import Scan
 
-__all__ = ["Engine", "Exact", "MakeEngine", "engine_named"]
+__all__ = ["EXACT_UP_TO", "Engine", "Exact", "MakeEngine", "Scan", "engine_named"]
 
 
 class Engine(Protocol):
@@ -35,17 +37,22 @@ MakeEngine = Callable[[Vectors], Engine]
 EXACT_UP_TO: Final = 50_000
 
 
+def _exact(vectors: Vectors) -> Engine:
+    # Components are so few bytes that reading all of them takes no longer than an index would.
+    return Scan(vectors) if isinstance(vectors, CentredVectors) else Exact(vectors)
+
+
 def _faiss(vectors: Vectors) -> Engine:
     from .faiss import Faiss
 
-    return Faiss(vectors)
+    return _exact(vectors) if isinstance(vectors, CentredVectors) else Faiss(vectors)
 
 
 def _by_size(vectors: Vectors) -> Engine:
-    return Exact(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
+    return _exact(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
 
 
-_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": Exact, "faiss": _faiss}
+_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": _exact, "faiss": _faiss}
 
 
 def engine_named(name: str) -> MakeEngine:

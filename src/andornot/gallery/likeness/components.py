@@ -53,9 +53,9 @@ def fit_components(degrees: Tensor, dimensions: int) -> Components:
     weight = len(directions) / (len(directions) + _ASSUMED_PICTURES)
     mean = normalize(torch.lerp(assumed, directions.mean(0), weight), dim=0)
     beyond = _without(directions, mean).double()
-    strength, axes = torch.linalg.eigh(beyond.T @ beyond)
-    spanned = int((strength > strength[-1] * _NEGLIGIBLE).sum())
-    axes = axes.flip(1)[:, : min(dimensions, spanned)]
+    strength, axes = _principal_axes(beyond)
+    spanned = int((strength > strength[:1] * _NEGLIGIBLE).sum())
+    axes = axes[:, : min(dimensions, spanned)]
     # The sign of an axis is arbitrary: the largest entry is positive, so that the same pictures make the same bytes.
     signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
     return Components(mean, pad((axes * signs).float(), (0, dimensions - axes.shape[1])))
@@ -69,6 +69,15 @@ def to_bytes(vectors: Tensor) -> Tensor:
 def from_bytes(codes: Tensor) -> Tensor:
     """What `to_bytes` made, as floats."""
     return codes.float() / STEPS
+
+
+def _principal_axes(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """The axes `(N, k)` of vectors `(n, N)`, strongest first, and how strong they are `(k,)`."""
+    if len(vectors) < vectors.shape[1]:  # of few vectors by their own products, which are fewer
+        strength, weights = torch.linalg.eigh(vectors @ vectors.T)
+        return strength.flip(0), normalize(vectors.T @ weights.flip(1), dim=0)
+    strength, axes = torch.linalg.eigh(vectors.T @ vectors)
+    return strength.flip(0), axes.flip(1)
 
 
 def _without(vectors: Tensor, direction: Tensor) -> Tensor:

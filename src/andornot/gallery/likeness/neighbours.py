@@ -10,13 +10,13 @@ NEIGHBOURS: Final = 20
 ONE_IN: Final = 50
 
 
-def neighbours_in(pictures: int) -> int:
+def neighbours_in(pictures: int, most: int = NEIGHBOURS) -> int:
     """How many neighbours speak for a query in a gallery of that size.
 
     >>> neighbours_in(49), neighbours_in(500), neighbours_in(10**6)
     (0, 10, 20)
     """
-    return min(NEIGHBOURS, pictures // ONE_IN)
+    return min(most, pictures // ONE_IN)
 
 
 def expand(queries: Tensor, nearest: Tensor, similarities: Tensor) -> Tensor:

@@ -5,6 +5,8 @@
 depends on how alike pictures are, not on how many there are; a sample of them is enough to know the scale.
 """
 
+import math
+from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import torch
@@ -16,6 +18,8 @@ ENOUGH_PICTURES: Final = 2000
 # What is assumed counts as much as this many pictures, as in the calibration.
 _ASSUMED_PICTURES: Final = 20
 _ASSUMED_SPREAD: Final = 0.2
+# Of the best of unrelated pictures: what one in twenty is above.
+_USUAL: Final = 0.95
 
 
 class Scale(NamedTuple):
@@ -42,3 +46,22 @@ def scale_of(similarities: Tensor) -> Scale:
         middle = middle + weight * similarities.median(1, keepdim=True).values
         spread = torch.lerp(spread, similarities.std(1, correction=0, keepdim=True), weight)
     return Scale(middle, spread.clamp(min=torch.finfo(spread.dtype).eps))
+
+
+def unrelated(pictures: int, terms: int) -> float:
+    """The truth that the best of so many pictures reaches in each of so many terms it has nothing to do with.
+
+    It does so for one query in twenty. The similarities of unrelated pictures are about normal: the best of n reaches
+    the quantile `0.95^(1/n)` in one term, and in k terms at once a `1/sqrt(k)` of that in each. With the components of
+    queries shuffled, photographs and drawn scenes reach a little less (docs/results.md, *Conditions*).
+
+    >>> [round(unrelated(5000, terms), 2) for terms in (1, 2, 3)]
+    [0.95, 0.85, 0.77]
+    """
+    deviations = NormalDist().inv_cdf(_USUAL ** (1 / max(pictures, 1))) / math.sqrt(max(terms, 1))
+    return 1 / (1 + math.exp(HALF_TRUE - deviations))
+
+
+def lacking() -> float:
+    """The truth of a term in such a picture, if it is one that must not be seen: one deviation below the median."""
+    return 1 / (1 + math.exp(HALF_TRUE + 1))
