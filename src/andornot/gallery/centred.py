@@ -15,14 +15,16 @@ from torch import Tensor
 from ..model import Model
 from .likeness.components import Components, fit_components, from_bytes, to_bytes
 from .options import CENTRED
-from .vectors import CHUNK, Degrees, Sources, Stored, Vectors
+from .vectors import Degrees, Sources, Stored, Vectors
 
 _DIMENSIONS: Final = 128
 # torch's product of bytes reads past vectors of one.
 _FEWEST_DIMENSIONS: Final = 2
+# Rows that are computed together where they are missing on disk.
+_AT_ONCE: Final = 2048
 # As many pictures tell the axes of any gallery.
 _SAMPLE: Final = 4096
-# Up to here the axes follow each new picture; beyond, they stay until there are so many times as many.
+# Up to here the axes follow each change; beyond, they stay until there are so many times as many pictures.
 _FEW: Final = 512
 _GROWN: Final = 10
 
@@ -42,6 +44,11 @@ class Centred(Stored):
         return max(_FEWEST_DIMENSIONS, min(_DIMENSIONS, model.num_features))
 
     @property
+    def basis(self) -> str:
+        """Another text for other axes."""
+        return f"{self._as_index()['basis_checksum']:08x}"
+
+    @property
     def components(self) -> Components:
         """The mean and the axes of the gallery."""
         return self._fitted()[0]
@@ -53,10 +60,10 @@ class Centred(Stored):
             return torch.from_numpy(self._read(rows))
         found = np.empty((len(rows), self.dimensions), np.int8)
         found[:stored] = self._read(rows[:stored])
-        chunks = rows[stored:] // CHUNK
+        chunks = rows[stored:] // _AT_ONCE
         for chunk in np.unique(chunks).tolist():
             places = stored + np.flatnonzero(chunks == chunk)
-            found[places] = self._chunk(chunk)[rows[places] - chunk * CHUNK]
+            found[places] = self._chunk(chunk)[rows[places] - chunk * _AT_ONCE]
         return torch.from_numpy(found)
 
     def codes_of(self, rows: np.ndarray) -> Tensor:
@@ -71,12 +78,16 @@ class Centred(Stored):
 
     def _chunk(self, chunk: int) -> np.ndarray:
         if chunk not in self._made:
-            end = min((chunk + 1) * CHUNK, self._sources.snapshot.state.rows)
-            self._made[chunk] = self._computed(np.arange(chunk * CHUNK, end))
+            end = min((chunk + 1) * _AT_ONCE, self._sources.snapshot.state.rows)
+            self._made[chunk] = self._computed(np.arange(chunk * _AT_ONCE, end))
         return self._made[chunk]
 
     def _computed(self, rows: np.ndarray) -> np.ndarray:
-        return to_bytes(self.components.project(self._degrees.take(rows))).numpy()
+        return to_bytes(self.components.project(self._directions(rows))).numpy()
+
+    def _directions(self, rows: np.ndarray) -> Tensor:
+        """Degrees in the half precision of their file, wherever they come from: the same bytes each time."""
+        return self._degrees.take(rows).half()
 
     # --- the axes ---------------------------------------------------------------------------------------------------
 
@@ -84,7 +95,7 @@ class Centred(Stored):
         """The components, and how many pictures there were when they were fitted."""
         if self._basis is None:
             used = np.flatnonzero(self._sources.snapshot.id_of_row)
-            components = fit_components(self._degrees.take(evenly(used, _SAMPLE)), self.dimensions)
+            components = fit_components(self._directions(evenly(used, _SAMPLE)), self.dimensions)
             self._basis = components, len(used)
         return self._basis
 
@@ -97,7 +108,9 @@ class Centred(Stored):
         """Whether its axes are whole, and those of a gallery that is not much smaller than this one."""
         self._basis = None
         pictures, fitted_on = len(self._sources.snapshot), index["fitted_on"]
-        if type(fitted_on) is not int or pictures > (fitted_on if fitted_on < _FEW else _GROWN * fitted_on):
+        if type(fitted_on) is not int or pictures > _GROWN * fitted_on:
+            return False
+        if min(pictures, fitted_on) < _FEW and pictures != fitted_on:
             return False
         content = b64decode(index["basis"], validate=True)
         if zlib.crc32(content) != index["basis_checksum"]:
@@ -115,6 +128,11 @@ class CentredVectors(Vectors):
     def __init__(self, sources: Sources, centred: Centred) -> None:
         super().__init__(sources, centred)
         self.centred = centred
+
+    @property
+    def version(self) -> str:
+        """That of the axes."""
+        return self.centred.basis
 
     def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
         """As those of other scores."""

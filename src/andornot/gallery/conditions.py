@@ -89,14 +89,18 @@ class Truths:
         return bool(self._in_regions)
 
     def of(self, rows: np.ndarray) -> list[Tensor]:
-        """For each term its truths `(n,)` in rows, which ascend."""
+        """For each term its truths `(n,)` in rows, which ascend.
+
+        In double precision: torch rounds the last numbers of a block in another way, and the same picture should have
+        the same truth wherever it is.
+        """
         truths = self._by_words(rows)
         has = self._have_regions(rows)
         if self._wholes and (not has.all() or len(self._in_regions) < len(self._wholes)):
-            found = self.whole_scale.truth(similarities(self._centred.codes(rows), self._whole_queries))
+            found = self.whole_scale.truth(similarities(self._centred.codes(rows), self._whole_queries).double())
             truths.update(zip(self._wholes, found, strict=True))
         if has.any():
-            found = self._region_scale.truth(self._in_best_regions(rows))
+            found = self._region_scale.truth(self._in_best_regions(rows).double())
             for number, values in zip(self._in_regions, found, strict=True):
                 truths[number] = values if has.all() else torch.where(torch.from_numpy(has), values, truths[number])
         return [truths[number] for number in sorted(truths)]
@@ -139,7 +143,7 @@ class Truths:
         if not self._meanings:
             return {}
         assert self._words is not None, "a term that is no vector is a word"
-        return {number: self._words.truth(meaning, rows) for number, meaning in self._meanings.items()}
+        return {number: self._words.truth(meaning, rows).double() for number, meaning in self._meanings.items()}
 
 
 class ConditionSearch:
@@ -163,7 +167,7 @@ class ConditionSearch:
         best_rows, best = np.empty((1, 0), np.int64), np.empty((1, 0), np.float32)
         for start in range(0, len(rows), _BLOCK):
             chosen = rows[start : start + _BLOCK]
-            found = formula.truth_of_terms(truths.of(chosen), logic)
+            found = formula.truth_of_terms(truths.of(chosen), logic).float()
             values, places = largest(found[None], min(top, len(chosen)))
             best_rows, best = best_first(
                 np.concatenate([best_rows, chosen[places.numpy()]], 1), np.concatenate([best, values.numpy()], 1)

@@ -30,7 +30,7 @@ from .reading import checked
 
 _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
-CHUNK: Final = 2048
+_CHUNK: Final = 2048
 _ROWS_AT_ONCE: Final = 256
 
 
@@ -72,6 +72,11 @@ class Vectors:
         self.sources, self.score = sources, stored.score
         self.dimensions = stored.dimensions
         self._stored = stored
+
+    @property
+    def version(self) -> str:
+        """What the vectors depend on besides the pictures and the model."""
+        return ""
 
     def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
         """The vectors of some rows, which ascend; written into `out`, and its first rows returned, if it is given."""
@@ -158,9 +163,9 @@ class Stored:
     def covers(self, rows: np.ndarray) -> int:
         """How many of the rows, which ascend, are there and undamaged."""
         count = int(np.searchsorted(rows, self.rows))
-        for chunk in range(rows[0] // CHUNK, rows[count - 1] // CHUNK + 1) if count else ():
+        for chunk in range(rows[0] // _CHUNK, rows[count - 1] // _CHUNK + 1) if count else ():
             if chunk not in self._checked:
-                content = self._map[chunk * CHUNK : (chunk + 1) * CHUNK].data
+                content = self._map[chunk * _CHUNK : (chunk + 1) * _CHUNK].data
                 if zlib.crc32(content) != self._index["checksums"][chunk]:
                     self._cut(chunk)
                     return int(np.searchsorted(rows, self.rows))
@@ -196,9 +201,9 @@ class Stored:
                 opened.seek(start * self._width * np.dtype(self._type).itemsize)
                 opened.truncate()
                 while start < total:
-                    end = min(start - start % CHUNK + CHUNK, total)
+                    end = min(start - start % _CHUNK + _CHUNK, total)
                     content = self._computed(np.arange(start, end)).tobytes()
-                    if start % CHUNK:
+                    if start % _CHUNK:
                         checksums[-1] = zlib.crc32(content, checksums[-1])
                     else:
                         checksums.append(zlib.crc32(content))
@@ -234,7 +239,7 @@ class Stored:
             if not self._fits(index):
                 return nothing
             rows, checksums = index["rows"], index["checksums"]
-            if type(rows) is not int or type(checksums) is not list or len(checksums) != -(-rows // CHUNK) or rows < 1:
+            if type(rows) is not int or type(checksums) is not list or len(checksums) != -(-rows // _CHUNK) or rows < 1:
                 return nothing
             # "c", because torch warns of arrays that it cannot write to; what is written would not reach the file.
             mapped = np.memmap(self._file, self._type, "c", shape=(rows, self._width))
@@ -253,7 +258,7 @@ class Stored:
     def _cut(self, chunk: int) -> None:
         """Forgets a damaged chunk and all behind it; the next `extend` writes everything anew."""
         self._damaged = True
-        self._map = self._map[: chunk * CHUNK]
+        self._map = self._map[: chunk * _CHUNK]
 
 
 class Degrees(Stored):

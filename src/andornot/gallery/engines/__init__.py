@@ -11,9 +11,9 @@ from ..errors import GalleryError
 from ..filters import Selection
 from ..vectors import Vectors
 from .exact import Exact
-from .scan import Scan
+from .scan import Scan, exact_for
 
-__all__ = ["EXACT_UP_TO", "Engine", "Exact", "MakeEngine", "Scan", "engine_named"]
+__all__ = ["EXACT_UP_TO", "Engine", "Exact", "MakeEngine", "Scan", "engine_named", "exact_for"]
 
 
 class Engine(Protocol):
@@ -37,22 +37,17 @@ MakeEngine = Callable[[Vectors], Engine]
 EXACT_UP_TO: Final = 50_000
 
 
-def _exact(vectors: Vectors) -> Engine:
-    # Components are so few bytes that reading all of them takes no longer than an index would.
-    return Scan(vectors) if isinstance(vectors, CentredVectors) else Exact(vectors)
-
-
 def _faiss(vectors: Vectors) -> Engine:
     from .faiss import Faiss
 
-    return _exact(vectors) if isinstance(vectors, CentredVectors) else Faiss(vectors)
+    return exact_for(vectors) if isinstance(vectors, CentredVectors) else Faiss(vectors)
 
 
 def _by_size(vectors: Vectors) -> Engine:
-    return _exact(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
+    return exact_for(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
 
 
-_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": _exact, "faiss": _faiss}
+_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": exact_for, "faiss": _faiss}
 
 
 def engine_named(name: str) -> MakeEngine:

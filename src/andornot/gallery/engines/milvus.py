@@ -24,12 +24,13 @@ from ...progress import track
 from ..errors import GalleryError
 from ..filters import Conditions, Selection, resolve
 from ..layout import IDENTITY
+from ..options import CENTRED
 from ..paths import label_of
 from ..records import Entry
 from ..vectors import Vectors
-from .exact import Exact
 from .milvus_connection import Address, Connection
 from .milvus_space import Space
+from .scan import exact_for
 
 _FORMAT: Final = 2
 # Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
@@ -55,7 +56,7 @@ class Milvus:
     """A collection for the vectors of one score. Candidates are scored again, so that scores are those of `Exact`."""
 
     def __init__(self, address: Address, vectors: Vectors) -> None:
-        self._address, self._vectors, self._exact = address, vectors, Exact(vectors)
+        self._address, self._vectors, self._exact = address, vectors, exact_for(vectors)
         self._snapshot = vectors.sources.snapshot
         self._server = Connection(address)
         ending = "" if vectors.score == "degrees" else f"_{vectors.score.replace('-', '_')}"
@@ -231,6 +232,7 @@ class Milvus:
             "score": self._vectors.score,
             "model": self._snapshot.state.model_id,
             "format": _FORMAT,
+            **({"version": self._vectors.version} if self._vectors.version else {}),
         }
 
     def _identify(self) -> None:
@@ -285,6 +287,8 @@ class Milvus:
 
     @cached_property
     def _space(self) -> Space:
+        if self._vectors.score == CENTRED:
+            return Space(self._vectors.dimensions, None)
         model = self._vectors.sources.model
         return Space.of(self._vectors.score, model.num_features, model.num_values)
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from ..centred import CentredVectors
 from ..filters import Selection
 from ..likeness.products import similarities
-from .exact import best_first, largest
+from ..vectors import Vectors
+from .exact import Exact, best_first, largest
 
 # Pictures at once, fewer if there are many queries.
 _BLOCK: Final = 2**16
@@ -41,3 +42,15 @@ class Scan:
             )
             best_rows, best_scores = best_rows[:, :top], best_scores[:, :top]
         return best_rows, best_scores
+
+    def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best of some rows for one query `(D,)`, at most `top`, and their scores: what other engines end with."""
+        rows = np.sort(rows)
+        scores = similarities(self._centred.codes(rows), query[None])
+        found, values = best_first(rows[None], scores.numpy())
+        return found[0, :top], values[0, :top]
+
+
+def exact_for(vectors: Vectors) -> Exact | Scan:
+    """What compares with every picture. Of components all are read in the time that an index of them would take."""
+    return Scan(vectors) if isinstance(vectors, CentredVectors) else Exact(vectors)
