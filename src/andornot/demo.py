@@ -157,6 +157,7 @@ def show_gallery(folder: Path) -> None:
         queries = {query: thing.path for query, thing in gallery.named(formula).items() if thing.kind != "word"}
         save_sheet(file, formula, queries, gallery.search(formula, score=score), score)
         print(f"   {formula:<34} {score:<11}  {file}")
+    print("   The last one has words in it. The network learned from photographs: of 24 drawn things it knows some 10.")
     print(f"   {scenes.ATTRIBUTION}\n")
     command = ["search", searches["or"].formula, "--gallery", str(folder / "gallery")]
     page = ["serve", "--gallery", str(folder / "gallery"), "--open"]
@@ -173,6 +174,7 @@ def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
         "containment": Search(f"{both} & {only_a}", "containment"),
         "minus": Search(f"{both} - {only_b}"),
         "not": Search(f"{both} & ~{only_b}"),
+        "words": Search("tractor and not penguin"),
     }
 
 
