@@ -493,6 +493,8 @@ def test_candidates_of_a_large_gallery_are_the_best_of_all(text, large, monkeypa
     searcher, formula = large._searching, Formula(text)
     regions = MadeUpRegions(large)
     terms = in_regions(large, len(formula.terms), seed=len(text))
+    if len(formula.positive_terms) == 1:
+        terms[0] = Term(terms[0].whole)
     vectors, engine = searcher._engine("centred")
 
     def found(searched_by: object) -> np.ndarray:
@@ -510,4 +512,4 @@ def test_candidates_of_a_large_gallery_are_the_best_of_all(text, large, monkeypa
     monkeypatch.setattr(conditions, "_CANDIDATES", 2000)
     for other in (engine, Elsewhere()):
         recall = len(np.intersect1d(brute_force, found(other))) / 50
-        assert recall >= 0.8, "the noise of these regions is large"
+        assert recall >= 0.9

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from ..logic import Formula, FormulaError, Representation
 from .centred import Centred
-from .conditions import Regions, Term
+from .conditions import Term
 from .engines import Engine
 from .filters import Selection
 from .likeness.components import from_bytes
@@ -46,18 +46,10 @@ class Basis(Protocol):
         """Degrees `(..., N)` as regions are stored, `(..., r)` of length 1."""
 
 
-class WithBasis(Regions, Protocol):
-    """Regions, and what they are compared by."""
-
-    @property
-    def basis(self) -> Basis:
-        """That of one state of the gallery."""
-
-
 class InRegions(NamedTuple):
-    """Regions, the values of pictures for them, and the degrees of rows."""
+    """What terms are asked by in regions: the values of pictures there, and the degrees `(n, N)` of rows."""
 
-    regions: WithBasis
+    basis: Basis
     values: Values
     degrees: Callable[[np.ndarray], Tensor]
 
@@ -84,10 +76,9 @@ class Asking:
             if terms[number].whole is not None and asked_for != (term,)
         ]
         if in_regions is not None:
-            basis = in_regions.regions.basis
             for number in anywhere:
                 degrees = self._degrees(formula.terms[number], query.named, in_regions.values)
-                terms[number] = replace(terms[number], region=_mean(basis.project(degrees)))
+                terms[number] = replace(terms[number], region=_mean(in_regions.basis.project(degrees)))
         return self._with_neighbours(terms, anywhere, in_regions)
 
     def _term(self, term: Formula, query: Resolved, values: Values) -> Term:
@@ -129,7 +120,7 @@ class Asking:
         nearest = from_bytes(self._centred.codes_of(rows))
         whole, region = expand(term.whole[None], nearest[None], alike[None])[0], term.region
         if region is not None and in_regions is not None:
-            nearest = in_regions.regions.basis.project(in_regions.degrees(rows))
+            nearest = in_regions.basis.project(in_regions.degrees(rows))
             region = expand(region[None], nearest[None], alike[None])[0]
         return replace(term, whole=whole, region=region)
 

@@ -55,13 +55,15 @@ class Term:
 
 
 class Found(NamedTuple):
-    """The best rows `(k,)`, the truths in them, and by the number of a term which region of each is most like it.
+    """The best rows `(k,)`, the truths in them, and those of what is asked for, without what is not to be seen.
 
-    A picture without regions has -1 there, and a term that is not looked for in regions nothing.
+    `places` has by the number of a term which region of each row is most like it. A picture without regions has -1
+    there, and a term that is not looked for in regions nothing.
     """
 
     rows: np.ndarray
     truths: np.ndarray
+    asked_for: np.ndarray
     places: dict[int, np.ndarray]
 
 
@@ -146,6 +148,15 @@ class Truths:
         return {number: self._words.truth(meaning, rows).double() for number, meaning in self._meanings.items()}
 
 
+def truth_of_asked_for(formula: Formula, truths: Sequence[Tensor], logic: str) -> Tensor:
+    """The truth of a condition in pictures that show nothing of what they should not: `not` vouches for no match."""
+    asked_for = formula.positive_terms
+    pairs = zip(formula.terms, truths, strict=True)
+    return formula.truth_of_terms(
+        [truth if term in asked_for else torch.zeros_like(truth) for term, truth in pairs], logic
+    )
+
+
 class ConditionSearch:
     """Finds the pictures of one state of a gallery in which a condition is truest."""
 
@@ -161,7 +172,7 @@ class ConditionSearch:
         self._regions, self._words = regions, words
 
     def search(self, formula: Formula, terms: Sequence[Term], logic: str, top: int, selection: Selection) -> Found:
-        """The `top` truest rows of a selection, the truest first; of equal ones the lower row."""
+        """The `top` truest rows of a selection, which is not empty, the truest first; of equal ones the lower row."""
         truths = Truths(terms, self._centred, self._everything, self._regions, self._words)
         rows = self._candidates(formula, terms, logic, selection, truths)
         best_rows, best = np.empty((1, 0), np.int64), np.empty((1, 0), np.float32)
@@ -174,8 +185,9 @@ class ConditionSearch:
             )
             best_rows, best = best_rows[:, :top], best[:, :top]
         ascending, back = np.unique(best_rows[0], return_inverse=True)
-        places_of = truths.places(ascending) if len(ascending) else {}
-        return Found(best_rows[0], best[0], {number: found[back] for number, found in places_of.items()})
+        asked_for = truth_of_asked_for(formula, truths.of(ascending), logic).float().numpy()[back]
+        places_of = {number: found[back] for number, found in truths.places(ascending).items()}
+        return Found(best_rows[0], best[0], asked_for, places_of)
 
     def _candidates(
         self, formula: Formula, terms: Sequence[Term], logic: str, selection: Selection, truths: Truths

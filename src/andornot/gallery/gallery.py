@@ -501,7 +501,7 @@ class Gallery:
             if self._snapshot.state.calibrated_on == 0:
                 raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
             sources = Sources(self.folder, self._snapshot, self._features, model)
-            self._searcher = Searcher(sources, self._make_engine, self._kept_classes)
+            self._searcher = Searcher(sources, self._make_engine, self._regions, self._kept_classes)
         return self._searcher
 
 

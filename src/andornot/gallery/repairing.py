@@ -122,7 +122,7 @@ def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool 
                 writer.calibrate(mended.model)
             lost_folders = saved is not None and saved.state is None and not writer.state.folders
         finally:
-            writer.database.close()
+            writer.close()
     return Repaired(
         None if saved is None else len(saved.pictures),
         len(suspect),

@@ -2,24 +2,26 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ..data import BrokenImageError
+from ..data.decoding import measure
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES, Distance, Score
 from ..words import Noun, Shown, describe_pictures
 from ..words.errors import shortened
 from ..words.looking import nouns_of
-from .asking import Asking, Values, evaluate, is_word, refuse_empty
+from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
 from .centred import Centred, CentredVectors, evenly
-from .conditions import ConditionSearch, Term, Truths
+from .conditions import ConditionSearch, Found, Term, Truths, truth_of_asked_for
 from .cropping import cut
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
@@ -27,11 +29,12 @@ from .engines.exact import search_by
 from .errors import GalleryError
 from .filters import Selection
 from .likeness.products import similarities
-from .likeness.truth import lacking, unrelated
+from .likeness.truth import unrelated
 from .names import Kept, Named, Names, Resolved, key_of
 from .options import CENTRED, SearchOptions, Where
 from .postings import Evidence
 from .records import Entry, Origin, Picture, Records
+from .regions import Regions
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 from .vocabulary import Vocabulary
 from .word_truths import WordTruths, nouns_in
@@ -95,6 +98,13 @@ class Hit:
     words: tuple[str, ...] = ()
 
 
+class _Looked(NamedTuple):
+    """What names stand for: representations, and the activations of those whose files or features are here."""
+
+    values: dict[Named, Representation]
+    activations: dict[Named, Tensor]
+
+
 ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
 """For a query, by its number, and rows that it found: why."""
 
@@ -102,9 +112,15 @@ ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
 class Searcher:
     """One state of a gallery, ready to be searched."""
 
-    def __init__(self, sources: Sources, make_engine: MakeEngine, evidence: Evidence | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        make_engine: MakeEngine,
+        regions: Regions | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
         """`evidence`: what is kept of the classes of its pictures, which words need."""
-        self._sources, self._make_engine = sources, make_engine
+        self._sources, self._make_engine, self._regions = sources, make_engine, regions
         self._records: Records = sources.snapshot
         self.vocabulary = Vocabulary(sources.folder, sources.model, evidence is not None)
         self.word_truths = WordTruths(sources, self.vocabulary, evidence)
@@ -133,16 +149,18 @@ class Searcher:
     ) -> list[list[Hit]]:
         """The hits of each query; those of all terms are found by one call of the engine."""
         selection = self._everything if options.where == Where() else Selection(self._sources.snapshot, options.where)
-        values = self._values(queries, pictures)
+        looked = self._look(queries, pictures)
         results: dict[int, list[Hit]] = {}
         terms: dict[int, Query] = {}
         for number, query in enumerate(queries):
             if isinstance(query, Resolved) and (query.formula.is_condition or is_word(query.formula, query.named)):
-                results[number] = self._search_condition(query, options, selection, values) if len(selection) else []
+                results[number] = self._search_condition(query, options, selection, looked) if len(selection) else []
             else:
                 terms[number] = query
         if terms:
-            results.update(zip(terms, self._search_terms([*terms.values()], options, selection, values), strict=True))
+            results.update(
+                zip(terms, self._search_terms([*terms.values()], options, selection, looked.values), strict=True)
+            )
         return [results[number] for number in range(len(queries))]
 
     def _search_terms(
@@ -182,27 +200,53 @@ class Searcher:
         return results
 
     def _search_condition(
-        self, query: Resolved, options: SearchOptions, selection: Selection, values: Values
+        self, query: Resolved, options: SearchOptions, selection: Selection, looked: _Looked
     ) -> list[Hit]:
         formula, logic = query.formula, options.logic or "product"
-        terms = self._asking(options).terms_of(query, values, None)
+        terms = self._asking(options).terms_of(query, looked.values, self._in_regions(looked))
         left_out = _own_ids(query, options)
-        search = ConditionSearch(self.centred, self._engine(CENTRED)[1], self._everything, None, self.word_truths)
+        search = ConditionSearch(
+            self.centred, self._engine(CENTRED)[1], self._everything, self._regions, self.word_truths
+        )
         found = search.search(formula, terms, logic, options.top + len(left_out), selection)
         kept = self._kept(found.rows, left_out, options.top)
         rows, truths = found.rows[kept], found.truths[kept]
-        reasons = self._why_condition(query, rows, options, values) if options.why else _no_reasons(0, rows)
-        weak = _weak(formula, terms, logic, len(selection))
+        reasons = self._why_condition(query, rows, options, looked.values) if options.why else _no_reasons(0, rows)
         hits = map(
-            self._hit,
-            rows.tolist(),
-            (1 - truths).tolist(),
-            truths.tolist(),
-            reasons,
-            repeat(weak),
-            self._words_of(rows),
+            self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0), self._words_of(rows)
         )
-        return [hit for hit in hits if hit.truth >= options.min_truth]
+        weak = found.asked_for[kept] < _weak(formula, terms, logic, len(selection))
+        return [
+            replace(hit, is_weak=is_weak, where=self._where(hit, formula, found, place))
+            for hit, is_weak, place in zip(hits, weak.tolist(), kept, strict=True)
+            if hit.truth >= options.min_truth
+        ]
+
+    def _in_regions(self, looked: _Looked) -> InRegions | None:
+        """What terms are asked by in regions, if there are any: they have a head of their own."""
+        if self._regions is None:
+            return None
+        basis = self._regions.basis
+        values = dict(looked.values)
+        if looked.activations:
+            seen = basis.represent(torch.stack([*looked.activations.values()]))
+            values.update(zip(looked.activations, seen, strict=True))
+        return InRegions(basis, values, lambda rows: basis.degrees(self._sources.activations(rows)))
+
+    def _where(self, hit: Hit, formula: Formula, found: Found, place: int) -> tuple[Place, ...]:
+        """Where what is asked for is in a hit."""
+        numbers = {
+            formula.terms[term]: int(regions[place])
+            for term, regions in found.places.items()
+            if formula.terms[term] in formula.positive_terms and regions[place] >= 0
+        }
+        if not numbers or self._regions is None:
+            return ()
+        try:
+            size = measure(hit.path)
+        except BrokenImageError:
+            size = (1, 1)  # the file is gone: as if it were a square
+        return tuple(Place(str(term), self._regions.box_in(number, *size)) for term, number in numbers.items())
 
     def _kept(self, rows: np.ndarray, left_out: set[int], top: int) -> list[int]:
         """The places of the first rows whose pictures are not left out."""
@@ -297,19 +341,25 @@ class Searcher:
         pairs = zip(wholes, rows, strict=True)
         return torch.stack([similarities(self.centred.codes_of(found), whole[None])[0] for whole, found in pairs])
 
-    def _values(self, queries: Sequence[Query], pictures: Mapping[str, Representation]) -> Values:
-        """The representations of all that formulas name; what several of them name is looked at once."""
-        resolved = [query for query in queries if isinstance(query, Resolved)]
+    def _look(self, queries: Sequence[Query], pictures: Mapping[str, Representation]) -> _Looked:
+        """All that formulas name; what several of them name is looked at once."""
         things = dict.fromkeys(
             query.named[key_of(atom)]
-            for query in resolved
+            for query in queries
+            if isinstance(query, Resolved)
             for term in query.formula.terms
             if not is_word(term, query.named)
             for atom in term.atoms
         )
-        given = {Named(name, None): picture for name, picture in pictures.items()}
-        others = [thing for thing in things if thing not in given]
-        return {**given, **(dict(zip(others, self.represent(others), strict=True)) if others else {})}
+        values = {Named(name, None): picture for name, picture in pictures.items()}
+        seen = [thing for thing in things if thing not in values and thing.kind != "word"]
+        words = [thing for thing in things if thing.kind == "word"]
+        activations = dict(zip(seen, self.activations(seen), strict=True)) if seen else {}
+        if seen:
+            values.update(zip(seen, self._sources.model.represent(torch.stack([*activations.values()])), strict=True))
+        if words:
+            values.update(zip(words, self.represent(words), strict=True))
+        return _Looked(values, activations)
 
     def _evaluate(self, queries: Sequence[Query], options: SearchOptions, values: Values) -> Representation:
         """The representation of each query, `(Q, N, M)`."""
@@ -459,19 +509,16 @@ def _named_in(term: Formula, query: Resolved) -> dict[str, Named]:
 
 
 def _weak(formula: Formula, terms: Sequence[Term], logic: str, pictures: int) -> float:
-    """The truth that the best of so many unrelated pictures may reach; 0 for what asks for nothing.
+    """The truth that the best of so many unrelated pictures may reach of what is asked for; 0 where nothing is.
 
     A word says by itself what is true.
     """
-    asked_for = formula.positive_terms
-    count = sum(term.whole is not None for term, own in zip(terms, formula.terms, strict=True) if own in asked_for)
+    asked_for = [formula.terms.index(term) for term in formula.positive_terms]
     if not asked_for:
         return 0.0
-    reached = [
-        torch.tensor(_HALF if term.whole is None else unrelated(pictures, count) if own in asked_for else lacking())
-        for term, own in zip(terms, formula.terms, strict=True)
-    ]
-    return float(formula.truth_of_terms(reached, logic))
+    count = sum(terms[number].whole is not None for number in asked_for)
+    reached = [_HALF if term.whole is None else unrelated(pictures, count) for term in terms]
+    return float(truth_of_asked_for(formula, [torch.tensor(truth) for truth in reached], logic))
 
 
 def _no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:

@@ -61,6 +61,11 @@ class Writer:
             self.database.close()
             raise
 
+    def close(self) -> None:
+        """Forgets what was not committed, and everything else: no file of the catalogue stays open."""
+        self.database.close()
+        del self.features, self.snapshot  # the features know the writer, so neither would go by itself
+
     def new_id(self) -> int:
         """An id that no picture ever had."""
         self.state = replace(self.state, next_id=self.state.next_id + 1)
@@ -262,7 +267,7 @@ def open_writer(folder: Path) -> Iterator[Writer]:
         try:
             yield writer
         finally:
-            writer.database.close()
+            writer.close()
 
 
 def _check_old_state(snapshot: Snapshot, features: Features) -> None:

@@ -124,7 +124,7 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
             taken_from=hit.taken_from,
             truth=hit.truth,
             is_weak=hit.is_weak,
-            where=[schemas.Place(term=printable(place.term), box=place.box) for place in hit.where],
+            where=[schemas.Place(term=printable(place.term), box=list(place.box)) for place in hit.where],
             words=list(hit.words),
             why=[
                 schemas.Reason(

@@ -195,7 +195,7 @@ class Place(BaseModel):
     """Where in a picture a term was found: left, top, right, bottom, as fractions of the picture."""
 
     term: str
-    box: tuple[float, float, float, float]
+    box: list[float] = Field(min_length=4, max_length=4)
 
 
 class Hit(PictureName):
