@@ -12,6 +12,7 @@ from andornot import Gallery, Representation
 from andornot.evaluate.metrics.intervals import Interval, Spread
 from andornot.evaluate.report.outcome import Outcome, Section, Table
 from andornot.gallery import Hits
+from andornot.gallery.hits import percent
 from andornot.model import Model, new_network
 from andornot.notebook import MOST_TILES
 from andornot.ssl.recipe import make_recipe
@@ -64,13 +65,13 @@ def test_of_many_features_and_pictures_the_strongest_and_the_first_are_shown():
     assert f"picture 0 feature {degrees.argmax()} {degrees.max():.2f}" in text_of(root)
 
 
-def test_hits_are_a_list_of_thumbnails_with_their_distances(gallery):
+def test_hits_are_a_list_of_thumbnails_with_their_matches(gallery):
     hits = gallery.search("00.png", top=5)
     assert isinstance(hits, list)
     assert hits == list(hits)
     root = parsed(hits._repr_html_())
     assert len(list(root.iter("img"))) == 5
-    assert all(f"#{hit.id}, {hit.distance:.3f}" in text_of(root) for hit in hits)
+    assert all(f"#{hit.id}, {percent(hit.truth)}" in text_of(root) for hit in hits)
     assert [len(part) for part in gallery.search(["00.png", "01.png"], top=2)] == [2, 2]
 
 
@@ -99,7 +100,7 @@ def test_names_that_are_markup_are_shown_as_they_are(gallery):
 def test_a_file_that_is_gone_or_has_no_name_in_unicode_is_shown_as_a_tile(gallery):
     hit = gallery.search("00.png", top=1)[0]
     gone = Hits([type(hit)("/none/\udcff\x00.png", 0.5, 1)])
-    assert text_of(parsed(gone._repr_html_())).endswith(r"the file is gone \udcff\x00.png #1, 0.500")
+    assert text_of(parsed(gone._repr_html_())).endswith(r"the file is gone \udcff\x00.png #1, 0 %")
 
 
 def test_an_outcome_shows_its_summary_and_its_tables():

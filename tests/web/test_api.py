@@ -20,6 +20,7 @@ from serving import picture, save, served, small_gallery, wait_until
 from andornot import Formula, degree_distance
 from andornot.gallery import Gallery, Where
 from andornot.gallery.names import Names
+from andornot.gallery.options import SEARCH_SCORES
 from andornot.logic import parser
 from andornot.logic.distance import SCORES
 from andornot.logic.operators import LOGICS
@@ -88,7 +89,7 @@ def test_the_gallery_as_a_whole(client, gallery):
     )
     assert told["labels"] == [{"label": "cats", "pictures": 11}, {"label": "dogs", "pictures": 13}]
     assert told["taken"]["from"] <= told["taken"]["to"]
-    assert told["scores"] == list(SCORES)
+    assert told["scores"] == list(SEARCH_SCORES)
     assert told["logics"] == list(LOGICS)
     assert get(client, "gallery") == told
 
@@ -99,7 +100,7 @@ def test_the_choices_of_the_api_are_those_of_the_gallery():
         for name, field in parameters.Searched.model_fields.items()
         if name in ("score", "logic")
     }
-    assert choices == {"score": tuple(SCORES), "logic": tuple(LOGICS)}
+    assert choices == {"score": SEARCH_SCORES, "logic": ("", *LOGICS)}
 
 
 def test_a_search_reads_its_formula_once_and_looks_for_its_names_once(client, monkeypatch):
@@ -722,3 +723,23 @@ def test_addresses_of_the_page_are_the_page(client, address):
     assert response.headers["cache-control"] == "no-cache"
     tag = response.headers["etag"]
     assert client.get("/static/index.html", headers={"If-None-Match": tag}).status_code in (200, 304)
+
+
+def test_a_condition_is_explained_and_searched(client, gallery):
+    told = get(client, "formula", formula="1 and not 2*(3 | like(4, 1))")
+    assert (told["is_condition"], told["terms"]) == (True, ["1", "3 | like(4, 1)"])
+    assert [name["id"] for name in told["names"]] == [1, 3, 4, 1]
+    first, without = told["tree"]["items"]
+    assert (told["tree"]["op"], first["id"], without["op"]) == ("and", 1, "not")
+    assert (without["item"]["op"], without["item"]["weight"]) == ("weight", 2)
+    assert [item["op"] for item in without["item"]["item"]["items"]] == ["name", "like"]
+    assert not get(client, "formula", formula="1 & 2")["is_condition"]
+    found = get(client, "search", formula="1 and not 2", top=5)
+    expected = gallery.search("1 and not 2", top=5)
+    assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected]
+    assert [hit["truth"] for hit in found["hits"]] == pytest.approx([hit.truth for hit in expected])
+    assert {type(hit["is_weak"]) for hit in found["hits"]} == {bool}
+    assert all(hit["where"] == [] for hit in found["hits"])
+    least = expected[1].truth
+    assert len(get(client, "search", formula="1 and not 2", top=5, min_truth=least, expand=0)["hits"]) <= 5
+    assert client.get("/api/search", params={"formula": "1 and not 2", "min_truth": 1.5}).status_code == 400

@@ -8,9 +8,9 @@ import { signal } from "./signal.js";
 /** What is not in the address. */
 const DEFAULTS = {
   q: "", // the formula
-  score: "degrees",
+  score: "centred",
   top: "48",
-  logic: "godel",
+  logic: "", // as usual: that of the paper in terms, the product in conditions
   semantics: "exact",
   label: "",
   after: "",

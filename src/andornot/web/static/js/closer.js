@@ -10,7 +10,7 @@ import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { found, result, why } from "./search.js";
 import { addTo } from "./tile.js";
-import { dated, decimal, WORDS } from "./words.js";
+import { dated, decimal, percent, WORDS } from "./words.js";
 
 const SHOWN = 3;
 
@@ -95,7 +95,7 @@ function draw(picture, reasons) {
     reasons &&
       section(
         "Why this one",
-        `Distance ${decimal(hit.distance)}. These features gave most to the match, beyond what an average one gives:`,
+        `A match of ${percent(hit.truth)}. These features gave most to the match, beyond what an average one gives:`,
         reasons.map(({ feature, contribution, shown_by: shownBy }) =>
           row(feature, contribution / reasons[0].contribution, "", shownBy),
         ),

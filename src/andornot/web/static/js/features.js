@@ -98,7 +98,7 @@ export async function showFeature(main) {
       h("h2", {}, "The pictures that show it most"),
       grid.element,
     );
-    grid.show(listed(answer.pictures, ({ degree }) => degree, "degree"));
+    grid.show(listed(answer.pictures, ({ degree }) => decimal(degree), "degree"));
   } catch (error) {
     if (isAborted(error)) return;
     main.replaceChildren(

@@ -11,7 +11,7 @@ const FILE_DATES = [
   ["", "as the camera noted it"],
   ["1", "else that of the file"],
 ];
-const LOGICS = { godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
+const LOGICS = { "": "as usual", godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
 
 /** Keeps the fields and the address in step. */
 export function startOptions() {
@@ -33,7 +33,7 @@ function fillChoices({ labels, scores, logics, taken }) {
   );
   choices(
     "logic",
-    logics.map((logic) => [logic, LOGICS[logic] ?? logic]),
+    ["", ...logics].map((logic) => [logic, LOGICS[logic] ?? logic]),
   );
   choices("semantics", Object.entries(SEMANTICS));
   choices("file_dates", FILE_DATES);

@@ -8,7 +8,7 @@ import { makeGrid } from "./grid.js";
 import * as query from "./query.js";
 import { download, found, result } from "./search.js";
 import { listed, wholeGallery } from "./sources.js";
-import { count, ORDERS, pictures } from "./words.js";
+import { count, ORDERS, percent, pictures } from "./words.js";
 
 const PEEKED = 12;
 
@@ -68,7 +68,7 @@ function showHits() {
   );
   if (shown === answer) return;
   fillGrid(
-    listed(answer.hits, ({ distance }) => distance, "distance"),
+    listed(answer.hits, ({ truth, is_weak: isWeak }) => percent(truth) + (isWeak ? ", weak" : ""), "match"),
     answer,
   );
   say(

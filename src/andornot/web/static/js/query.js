@@ -148,7 +148,8 @@ async function readText({ isTyped }) {
   }
   try {
     const answer = await newest((stop) => ask("/api/formula", { formula: text }, { signal: stop }));
-    accept(read(answer.tree, text), isTyped);
+    // What trays hold is a term; a condition stays text.
+    accept(answer.is_condition ? emptyGroup() : read(answer.tree, text), isTyped);
   } catch (failure) {
     if (isAborted(failure) || failure instanceof Unreachable) return;
     blame(failure);

@@ -2,7 +2,6 @@
 
 import { ask, isAborted } from "./api.js";
 import { h } from "./dom.js";
-import { decimal } from "./words.js";
 
 const PAGE = 200;
 const NOTE = 30;
@@ -49,15 +48,15 @@ export async function wholeGallery(filters, came, signal) {
 /** Before one asks again for what could not be had. */
 const pause = () => new Promise((resolve) => setTimeout(resolve, 1000));
 
-/** A list that is there already; `number(picture)` is shown below each, and called `word`. */
-export function listed(pictures, number, word) {
+/** A list that is there already; `words(picture)` are shown below each, and called `word`. */
+export function listed(pictures, words, word) {
   return {
     total: pictures.length,
     item: (index) => pictures[index],
     need: () => {},
     noteHeight: NOTE,
     describe(picture) {
-      const value = decimal(number(picture));
+      const value = words(picture);
       const note = h("p", { class: "note", "aria-hidden": "true" }, h("span", {}, picture.name), h("b", {}, value));
       return { note, said: `${word} ${value}` };
     },

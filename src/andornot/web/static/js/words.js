@@ -26,6 +26,7 @@ export const WORDS = {
 };
 
 export const SCORES = {
+  centred: "what it has beyond the average picture",
   degrees: "the same features, as strong",
   containment: "at least these features",
   "cross-entropy": "the paper’s distance",
@@ -41,6 +42,9 @@ export const pictures = (number) => `${count(number)} ${number === 1 ? "picture"
 
 /** A distance or degree, as it is shown everywhere. */
 export const decimal = (number, digits = 3) => number.toFixed(digits);
+
+/** A truth as a match in percent; only what is certain is 0 % or 100 %. */
+export const percent = (truth) => `${truth > 0 && truth < 1 ? Math.min(99, Math.max(1, Math.round(100 * truth))) : 100 * truth} %`;
 
 /** "taken 31 May 2024", or "file of 31 May 2024" where no camera noted it. */
 export function dated({ taken, taken_from }) {
