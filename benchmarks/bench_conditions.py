@@ -168,14 +168,9 @@ def bench_large(count: int) -> list[Row]:
         whole = expand(queries, wholes[torch.from_numpy(rows)], torch.from_numpy(alike))
         return [Term(one, normalize(one[:_REGION], dim=0)) for one in whole]
 
-    def search(formula: Formula, terms: list[Term], by: object) -> np.ndarray:
-        return (
-            ConditionSearch(centred, by, everything, regions)
-            .search(  # type: ignore[arg-type]
-                formula, terms, "product", _TOP, everything
-            )
-            .rows
-        )
+    def search(formula: Formula, terms: list[Term], by: Any) -> np.ndarray:
+        found = ConditionSearch(centred, by, everything, regions)
+        return found.search(formula, terms, "product", _TOP, everything).rows
 
     rows = []
     for text in _CONDITIONS:
