@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
 
-from andornot.gallery import Gallery, GalleryError, Summary, database, indexing, layout
+from andornot.gallery import Gallery, GalleryError, Summary, database, encoding, indexing, layout
 from andornot.gallery.errors import DamagedError, LockedError
 from andornot.gallery.lock import HOLDER
 from andornot.gallery.reading import read
@@ -31,7 +31,7 @@ def _index(gallery: str, folder: str, output: str) -> None:
 
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     torch.set_num_threads(1)
-    indexing.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
+    encoding.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
     opened = Gallery.open(gallery) if Gallery.exists(Path(gallery)) else Gallery.create(gallery, recipe=tiny_recipe())
     opened.add(folder)
 
@@ -198,7 +198,7 @@ def gallery(tmp_path) -> Gallery:
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 def test_a_full_disk_loses_nothing_and_names_the_file(call, gallery, tmp_path, monkeypatch):
-    monkeypatch.setattr(indexing, "BATCH", 3)
+    monkeypatch.setattr(encoding, "BATCH", 3)
     monkeypatch.setattr(indexing, "COMMIT_PICTURES", 3)
     photos(tmp_path / "photos", 20, start=20)
     original, calls = getattr(os, call), []

@@ -20,7 +20,9 @@ from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
 from .browsing import Browser
+from .cluster import Cluster
 from .database import Snapshot, State
+from .encoding import encode_files
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .hits import Hits, show_pictures
@@ -194,18 +196,27 @@ class Gallery:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def add(self, paths: StrPath | Iterable[StrPath], *, prune: bool = False, progress: bool | None = None) -> Summary:
+    def add(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        *,
+        prune: bool = False,
+        cluster: str | None = None,
+        progress: bool | None = None,
+    ) -> Summary:
         """Brings the gallery up to date with some folders and files, which are looked at now, and the others not.
 
         New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
+        `cluster`: a Ray cluster that decodes and encodes, "ray://host:port", "local" for one of this machine's
+        processors, or "auto": the one of RAY_ADDRESS, or else local.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, cluster, progress)
 
-    def update(self, *, prune: bool = False, progress: bool | None = None) -> Summary:
+    def update(self, *, prune: bool = False, cluster: str | None = None, progress: bool | None = None) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._bring_up_to_date(None, prune, progress)
+        return self._bring_up_to_date(None, prune, cluster, progress)
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
@@ -255,7 +266,10 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(
+        self, paths: list[str] | None, prune: bool, cluster: str | None, progress: bool | None
+    ) -> Summary:
+        encode = encode_files if cluster is None else Cluster(cluster).encode
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -264,7 +278,7 @@ class Gallery:
             scope = look_through(paths, snapshot.paths, prune)
             self._remember_folders(writer, scope.folders, prune)
             model = self._model_of(writer.state)
-            summary = Indexing(writer, model, scope).run(progress)
+            summary = Indexing(writer, model, scope, encode=encode).run(progress)
             _finish(writer, model, summary)
             self._prepare_again()
         return summary

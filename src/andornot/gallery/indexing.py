@@ -7,19 +7,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import torch
 
 from ..data.formats import may_be_installed
 from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
+from .encoding import Encode, Encoded, encode_files
 from .errors import DamagedError
-from .feature_store import as_rows, checksum
-from .scanning import Scanned, date_of, scan_all
+from .feature_store import checksum
+from .scanning import Scanned, date_of
 from .scope import Scope, is_gone
 from .writer import Writer
 
-BATCH: Final = 64
 # A killed process loses the work of at most so much.
 COMMIT_SECONDS: Final = 3.0
 COMMIT_PICTURES: Final = 512
@@ -54,10 +53,19 @@ class Summary:
 class Indexing:
     """Brings a gallery up to date with the files in scope.
 
-    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like.
+    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like. `encode` says
+    where that is done.
     """
 
-    def __init__(self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        model: Model,
+        scope: Scope,
+        suspect: Iterable[int] = (),
+        encode: Encode = encode_files,
+    ) -> None:
+        self._encode = encode
         self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
@@ -76,17 +84,12 @@ class Indexing:
     def run(self, progress: bool | None) -> Summary:
         """Does it, and commits every few seconds."""
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
+        self._model.expect(len(new))
         with track("indexing", len(new), shown=progress) as bar:
-            batch: list[Scanned] = []
-            for scanned in scan_all(new, self._model, self._source.__contains__):
-                batch.append(scanned)
-                if len(batch) == BATCH:
-                    self._take(batch)
-                    bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
-                    bar.update(len(batch))
-                    batch = []
-            self._take(batch)
-            bar.update(len(batch))
+            for encoded in self._encode(new, self._model, self._source.keys()):
+                self._take(encoded)
+                bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
+                bar.update(len(encoded.files))
         self._drop()
         self._writer.commit()
         return self._summary
@@ -110,26 +113,17 @@ class Indexing:
             return True
         return False
 
-    def _take(self, batch: list[Scanned]) -> None:
-        """Makes the files of a batch part of the gallery."""
-        fresh = {item.digest: item.pixels for item in batch if self._must_be_encoded(item)}
-        features = {}
-        if fresh:
-            pixels = torch.stack([pixels for pixels in fresh.values() if pixels is not None])
-            rows = as_rows(self._model.activations(pixels, batch_size=BATCH, progress=False))
-            features = dict(zip(fresh, rows, strict=True))
-        for item in batch:
+    def _take(self, encoded: Encoded) -> None:
+        """Makes some files part of the gallery."""
+        for item in encoded.files:
             if item.reason:
                 self._put_broken(item)
             else:
-                self._put(item, features)
-        self._uncommitted += len(batch)
+                self._put(item, encoded.features)
+        self._uncommitted += len(encoded.files)
         if self._uncommitted >= COMMIT_PICTURES or time.monotonic() > self._last_commit + COMMIT_SECONDS:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
-
-    def _must_be_encoded(self, item: Scanned) -> bool:
-        return item.pixels is not None and item.digest not in self._source
 
     def _put(self, item: Scanned, features: dict[bytes, Any]) -> None:
         before, source = self._known.get(item.path), self._source.get(item.digest)
