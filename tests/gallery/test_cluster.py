@@ -170,6 +170,14 @@ def processes_below(pid: int) -> dict[int, str]:
     return found
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only its exit code, which nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def running_index(folder: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "andornot", "index", str(folder / "photos"), "--gallery", str(folder / "g")]
     return subprocess.Popen(
@@ -236,8 +244,8 @@ class TestRay:
         running.kill()
         running.communicate()
         deadline = time.monotonic() + 30
-        while any(Path(f"/proc/{pid}").exists() for pid in below):
-            assert time.monotonic() < deadline
+        while left := {pid: line for pid, line in below.items() if is_running(pid)}:
+            assert time.monotonic() < deadline, left
             time.sleep(0.1)
         again = running_index(prepared)
         output = again.communicate(timeout=300)[0]

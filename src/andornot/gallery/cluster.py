@@ -200,12 +200,9 @@ def _encode_there(task: _Task, batch: Sequence[str]) -> Encoded:
         _models[task.model_id] = unpack_model(ray.get(task.model[0]))
     model = _models[task.model_id]
     model.expect(task.total)
-    files: list[Scanned] = []
-    features: dict[bytes, Any] = {}
-    for encoded in encode_files(batch, model, _Digests(ray.get(task.known[0])), threads=_THREADS):
-        files += encoded.files
-        features |= encoded.features
-    return Encoded([_placed(item) for item in files], features)
+    known = _Digests(ray.get(task.known[0]))
+    encoded = next(encode_files(batch, model, known, threads=_THREADS))
+    return encoded._replace(files=[_placed(item) for item in encoded.files])
 
 
 def _placed(item: Scanned) -> Scanned:

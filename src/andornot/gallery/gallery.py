@@ -65,7 +65,15 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: StrPath, *, engine: str | MakeEngine = "auto") -> "Gallery":
-        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures."""
+        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures.
+
+        "milvus://host:port/collection" opens what `index` has put there, to search without the folder.
+        """
+        if isinstance(folder, str) and folder.startswith("milvus:"):
+            engine_named(folder)  # which says what is wrong with the address, and what is not installed
+            from .milvus_gallery import MilvusGallery
+
+            return MilvusGallery(folder)
         return cls(absolute(folder), engine)
 
     @classmethod

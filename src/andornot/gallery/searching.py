@@ -22,7 +22,7 @@ from .filters import Selection
 from .names import Named, Names, Resolved
 from .options import CENTRED, SearchOptions, Where
 from .records import Entry, Origin, Picture, Records
-from .vectors import Computed, Degrees, Sources, Stored, Vectors
+from .vectors import MANY, Computed, Degrees, Sources, Stored, Vectors, evenly
 
 Query = Resolved | Representation
 
@@ -32,7 +32,6 @@ _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
-_MANY: Final = 4096
 _BLOCK: Final = 8192
 
 
@@ -88,7 +87,7 @@ class Searcher:
         self.degrees = Degrees(sources)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
         self._most: dict[int, tuple[str, ...]] = {}
-        self._everything = Selection(sources.snapshot, None)
+        self._everything = self._select(None)
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """A formula with what its names stand for."""
@@ -103,7 +102,7 @@ class Searcher:
     ) -> list[list[Hit]]:
         """The hits of each query, all found by one call of the engine."""
         named = [query.named if isinstance(query, Resolved) else {} for query in queries]
-        selection = self._everything if options.where == Where() else Selection(self._sources.snapshot, options.where)
+        selection = self._everything if options.where == Where() else self._select(options.where)
         if not queries:
             return []
         evaluated = self._evaluate(queries, options, pictures)
@@ -159,6 +158,9 @@ class Searcher:
         found = engine.search(asking, top, selection)
         return *found, lambda query, rows: self._why(asking[query], rows, vectors)
 
+    def _select(self, where: Where | None) -> Selection:
+        return Selection(self._sources.snapshot, where)
+
     def _own_engine(self, score: Score, dimensions: int) -> tuple[Vectors, Engine]:
         vectors = Computed(self._sources, score, dimensions)
         return vectors, Exact(vectors)
@@ -184,7 +186,7 @@ class Searcher:
     @cached_property
     def _mean(self) -> Tensor:
         """The direction of the mean of all pictures, or of many of them."""
-        sample = _evenly(self._everything.rows, _MANY)
+        sample = evenly(self._everything.rows, MANY)
         return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
 
     def _evaluate(
@@ -243,7 +245,7 @@ class Searcher:
         if not len(rows):
             return []
         used = self._everything.rows
-        sample = _evenly(used, _SAMPLE)
+        sample = evenly(used, _SAMPLE)
         order = np.argsort(rows)
         hits = vectors.take(rows[order])[np.argsort(order)]
         beyond = query * (hits - vectors.take(sample).mean(0))
@@ -285,11 +287,6 @@ class Searcher:
 
 def _no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:
     return [()] * len(rows)
-
-
-def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
-    """So many of the rows, evenly spread over them."""
-    return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
 
 
 def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: object) -> None:

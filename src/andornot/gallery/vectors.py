@@ -29,6 +29,8 @@ _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
 _CHUNK: Final = 2048
 _ROWS_AT_ONCE: Final = 256
+# Pictures whose mean stands for that of all.
+MANY: Final = 4096
 
 
 class Sources:
@@ -90,6 +92,11 @@ class Computed(Vectors):
         """As those that are kept."""
         out = torch.empty(len(rows), self.dimensions) if out is None else out[: len(rows)]
         return _compute(self.sources, self._made_by, rows, 0, out)
+
+
+def evenly(rows: np.ndarray, count: int) -> np.ndarray:
+    """So many of the rows, evenly spread over them."""
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
 
 
 def _compute(sources: Sources, score: Score, rows: np.ndarray, first: int, out: Tensor) -> Tensor:
