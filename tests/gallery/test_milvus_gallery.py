@@ -15,7 +15,7 @@ import pytest
 from galleries import photos, save_picture, tiny_model, touch_later
 from milvus_server import MilvusServer
 
-from andornot import FormulaError, degree_distance
+from andornot import AndornotError, degree_distance
 from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, Where
 from andornot.gallery.engines import milvus_about
@@ -123,9 +123,9 @@ def test_names_stand_for_what_they_stand_for_in_the_folder(name, local, remote):
 
 @pytest.mark.parametrize("name", ["000.png", "nobody.png", "999", "broken.png"])
 def test_errors_of_names_are_those_of_the_folder(name, local, remote):
-    with pytest.raises(FormulaError) as theirs:
+    with pytest.raises(AndornotError) as theirs:
         local.search(name)
-    with pytest.raises(FormulaError) as mine:
+    with pytest.raises(AndornotError) as mine:
         remote.search(name)
     assert str(mine.value) == str(theirs.value)
 
