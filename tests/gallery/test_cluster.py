@@ -243,7 +243,7 @@ class TestRay:
         time.sleep(0.5)
         running.kill()
         running.communicate()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120  # Ray's own agents look only now and then whether they are wanted
         while left := {pid: line for pid, line in below.items() if is_running(pid)}:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)

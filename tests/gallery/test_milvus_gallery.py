@@ -18,7 +18,7 @@ from milvus_server import MilvusServer
 from andornot import AndornotError, degree_distance
 from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, Where
-from andornot.gallery.engines import milvus_about
+from andornot.gallery.engines import milvus, milvus_about
 from andornot.gallery.engines.milvus_about import About
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_records import as_entry, metadata
@@ -230,6 +230,32 @@ def test_refresh_takes_what_was_indexed_since(server, tmp_path):
     gallery.recalibrate()
     fresh = far.refreshed()
     assert fresh.model.id == gallery.model.id != far.model.id
+
+
+def test_the_next_index_puts_back_what_is_missing_beside_the_collection(server, tmp_path):
+    address = server.address("dropped")
+    gallery = Gallery.create(tmp_path / "g", tiny_model(), engine=address)
+    gallery.add(photos(tmp_path / "photos", 5))
+    server.client.drop_collection("dropped_about")
+    with pytest.raises(GalleryError, match="holds no gallery that can be opened"):
+        Gallery.open(address)
+    gallery.update()
+    assert len(Gallery.open(address).search("1")) == 4
+    (tmp_path / "photos" / "broken.png").write_bytes(b"no picture")
+    gallery.update()
+    assert [*Gallery.open(address).broken] == [str(tmp_path / "photos" / "broken.png")]
+
+
+def test_a_collection_of_an_older_version_is_carried_over(server, tmp_path, monkeypatch):
+    address = server.address("older")
+    gallery = Gallery.create(tmp_path / "g", tiny_model(), engine=address)
+    with monkeypatch.context() as patch:
+        patch.setattr(milvus, "_FORMAT", 2)
+        gallery.add(photos(tmp_path / "photos", 5))
+    with pytest.raises(GalleryError, match=r"of an older version: andornot index .* fills it anew"):
+        Gallery.open(tmp_path / "g", engine=address).search("1")
+    gallery.update()
+    assert_same(Gallery.open(address).search("1"), Gallery.open(tmp_path / "g").search("1"))
 
 
 def test_a_server_that_is_killed_has_kept_everything(server, remote, address):

@@ -174,7 +174,7 @@ class Milvus(SearchedMilvus):
             self._create()
         else:
             self._adapt_index()
-            if self._alias in held["aliases"]:
+            if self._alias in held["aliases"] and self._about.is_there():
                 return
             self._forget_states(held)
         self._synchronise()
@@ -263,6 +263,7 @@ class Milvus(SearchedMilvus):
         state.update(self._snapshot.by_camera.tobytes())
         state.update(self._snapshot.catalogue.features_crcs(ids).tobytes())
         state.update(b"\0".join(self._snapshot.catalogue.paths()))
+        state.update(repr((self._snapshot.folders, sorted(self._snapshot.broken.values()))).encode())
         return f"{self._name}_holds_{state.hexdigest()}"
 
     def _forget_states(self, held: dict[str, Any]) -> None:

@@ -42,6 +42,10 @@ class About:
         for digest in {*there.values()} - {*named.values()}:
             self._server.call("delete", self._name, filter=f'key >= "{digest}/" and key < "{digest}0"')
 
+    def is_there(self) -> bool:
+        """Whether there are documents."""
+        return bool(self._named())
+
     def manifest(self) -> dict[str, Any]:
         """Which documents there are. A GalleryError if there are none."""
         found = self._contents([_MANIFEST]) if self._server.call("has_collection", self._name) else {}
