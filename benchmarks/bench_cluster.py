@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from andornot import Gallery, open_images
@@ -120,5 +119,4 @@ def median(work: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
-        main()
+    main()

@@ -9,6 +9,7 @@ some minutes, 8 GB of memory and 5 GB of disk.
 
 import argparse
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from andornot.gallery.database import Picture, read_snapshot
 from andornot.gallery.feature_store import FeatureWriter, checksum
 from andornot.gallery.filters import Selection
 from andornot.gallery.layout import DATABASE
+from andornot.gallery.paths import is_inside
 from andornot.gallery.records import Record, are_sound, values_crc
 from andornot.gallery.writer import open_writer
 from andornot.model import new_backbone
@@ -38,6 +40,7 @@ from timing import Row, print_table
 
 _T = TypeVar("_T")
 _WIDTH = 16
+_PLACE = "/pictures/of a longer name"
 _IN_FOLDER = 1000
 _BLOCK = 2**18
 _COMMITTED = 512
@@ -115,7 +118,7 @@ def make(folder: Path, count: int) -> None:
 
 def picture(number: int, crcs: list[int]) -> Picture:
     """Taken every ten minutes from 2000 on, a thousand in each folder."""
-    path = f"/pictures/of a longer name/{number // _IN_FOLDER:05}/{number:08}.jpg"
+    path = f"{_PLACE}/{number // _IN_FOLDER:05}/{number:08}.jpg"
     taken = 946_684_800 + 600 * number
     return Picture(
         number + 1, path, 10**6, 10**18 + number, number.to_bytes(16, "big"), taken, number, crcs[number % len(crcs)]
@@ -135,7 +138,7 @@ def opening(folder: Path) -> dict[str, float]:
 
 
 def baseline(folder: Path) -> dict[str, float]:
-    """All records in memory, checked."""
+    """All records in memory, checked, and looked through there for a name, a folder and a date."""
     before = memory()
 
     def read() -> list[Record]:
@@ -144,8 +147,21 @@ def baseline(folder: Path) -> dict[str, float]:
         assert are_sound(records)
         return records
 
-    seconds, _records = timed(read)
-    return {"seconds": seconds, "MB": memory() - before}
+    seconds, records = timed(read)
+    grown = memory() - before
+    paths = [os.fsdecode(record[1]) for record in records]
+    taken, rows = (np.array([record[column] for record in records]) for column in (5, 6))
+    place = f"{_PLACE}/00003"
+
+    def rows_in(passing: np.ndarray) -> np.ndarray:
+        chosen = np.ones(len(rows), bool)
+        chosen[rows] &= passing
+        return np.flatnonzero(chosen)
+
+    names = timed(lambda: {os.path.basename(path): position for position, path in enumerate(paths)})  # noqa: PTH119
+    in_folder = timed(lambda: rows_in(np.array([is_inside(path, place) for path in paths])))
+    of_time = timed(lambda: rows_in((taken >= 10**9) & (taken < 10**9 + 10**6)))
+    return {"seconds": seconds, "MB": grown, "name s": names[0], "folder s": in_folder[0], "date s": of_time[0]}
 
 
 def use(folder: Path) -> dict[str, float]:
@@ -153,7 +169,7 @@ def use(folder: Path) -> dict[str, float]:
     gallery = Gallery.open(folder, engine="exact")
     before, total = memory(), len(gallery)
     gallery.model  # noqa: B018
-    folders = [f"/pictures/of a longer name/{number:05}" for number in range(total // _IN_FOLDER)]
+    folders = [f"{_PLACE}/{number:05}" for number in range(total // _IN_FOLDER)]
     years = [Where(after=f"{2000 + number}-02", before=f"{2000 + number}-03") for number in range(_REPEATS + 1)]
     snapshot, found = gallery._snapshot, {}
     steps: dict[str, Callable[[int], object]] = {
@@ -161,6 +177,7 @@ def use(folder: Path) -> dict[str, float]:
         "id": lambda n: gallery.resolve(str(n * 7919 % total + 1)),
         "folder": lambda n: len(Selection(snapshot, Where(folder=folders[n]))),
         "date": lambda n: len(Selection(snapshot, years[n])),
+        "every date": lambda _: snapshot.taken,
         "search of a folder": lambda n: gallery.search(str(n + 1), where=Where(folder=folders[n + 9]), top=50),
         "search": lambda n: gallery.search(f"{n * 7919 % total:08}.jpg", top=50),
         "page": lambda n: tell_pictures(gallery.browse(), Where(), "id", 60 * n, 60),

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from andornot import Gallery, Representation, all_of, any_of
+from andornot.gallery.likeness.components import fit_components
 
 _TOP = 5
 _NEIGHBOURS = 10
@@ -49,12 +50,18 @@ def projected(vectors: Tensor, degrees: Tensor) -> Tensor:
     return vectors - (vectors @ mean)[:, None] * mean
 
 
+def in_components(vectors: Tensor, degrees: Tensor) -> Tensor:
+    """The same of both, in the 128 dimensions in which pictures differ most."""
+    return fit_components(degrees, 128).project(vectors)
+
+
 WAYS = {
     "degrees": Way(as_it_is, as_it_is),
     "minus mean": Way(minus_mean, minus_mean),
     "directions": Way(direction_minus_mean, direction_minus_mean),
     "projected": Way(projected, minus_mean),
     "query only": Way(projected, as_it_is),
+    "components": Way(in_components, in_components),
 }
 
 

@@ -15,10 +15,10 @@ from andornot.evaluate.experiments.words import SPELLINGS, pair_figures
 from andornot.evaluate.metrics.average_precision import average_precision
 from andornot.evaluate.metrics.precision import precision_at
 from andornot.model import Model
-from andornot.ssl.backbones import build_backbone
+from andornot.ssl.backbones import build_backbone, cut_windows
 from andornot.ssl.recipe import make_recipe
 from andornot.words import KeptClasses, truth_of, wordnet_nouns
-from andornot.words.classes import class_weights, windows_of
+from andornot.words.classes import class_weights
 
 TOP: Final = 20
 
@@ -45,7 +45,9 @@ def seen(images: ImageSet) -> tuple[Tensor, Tensor]:
     model = Model.calibrated(backbone, torch.rand(2, backbone.width), recipe)
     pictures = images.pictures(model.size)
     parts = [
-        torch.stack([backbone.classify(part) for part in (maps, *windows_of(maps))], 1).half()
+        torch.cat(
+            [backbone.classify(maps)[:, None], backbone.classify(cut_windows(maps)).view(len(maps), -1, 1000)], 1
+        ).half()
         for maps in model.look(pictures)
     ]
     return torch.cat(parts), torch.as_tensor(pictures.labels) > 0

@@ -593,3 +593,10 @@ def test_representing_features_is_encoding_without_the_backbone():
     features = model.activations(pictures)
     assert model.represent(features) == model.encode(pictures)
     assert model.represent(features[0]) == model.represent(features[:1])[0]
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
+def test_a_device_that_is_not_there_is_one_clear_line(model, device):
+    with pytest.raises(ModelError, match=rf'^the device "{device}" cannot be used: [^\n]+$'):
+        model.to(device)
+    assert model.device.type == "cpu"

@@ -61,6 +61,15 @@ class ModelError(AndornotError):
     """A folder that holds no model, a damaged one, or one of a newer version."""
 
 
+def check_device(device: str | torch.device) -> None:
+    """A ModelError for a device that is not there."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f'the device "{device}" cannot be used: {reason}') from None
+
+
 class PredictionHead(nn.Module):
     """Projector, predictor, softmax: activations `(B, width)` to probabilities `(B, N, M)`. Eqs. (p_1), (p_2)."""
 
@@ -113,9 +122,8 @@ class Model:
     @classmethod
     def calibrated(cls, backbone: Backbone, activations: Tensor, recipe: Recipe) -> Model:
         """A backbone as it is, its channels calibrated on the activations `(n, width)` of some pictures."""
-        return cls(
-            backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(activations), recipe
-        )
+        head = CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(activations)
+        return cls(backbone, head.to(next(backbone.buffers()).device), recipe)
 
     @property
     def num_features(self) -> int:
@@ -138,7 +146,8 @@ class Model:
         return next(self.backbone.buffers()).device
 
     def to(self, device: str | torch.device) -> Model:
-        """Moves the model to a device, and returns it."""
+        """Moves the model to a device, and returns it; a ModelError where there is no such device."""
+        check_device(device)
         self.backbone.to(device)
         self.head.to(device)
         for name in ("_fast_backbone", "_accelerated_maps", "_fast_head"):

@@ -15,6 +15,7 @@ from typed import the_line
 from andornot.commands import index
 from andornot.commands.main import main
 from andornot.gallery import Gallery, gallery
+from andornot.gallery.hits import percent, weak_from
 from andornot.gallery.lock import writing
 
 
@@ -79,11 +80,28 @@ def test_index_makes_a_model_of_its_own_and_offers_to_adapt_it(here, capsys, mon
 
 
 @pytest.mark.usefixtures("indexed")
-def test_search_prints_distances_paths_and_ids(capsys):
-    assert main(["search", "000.png & ~001.png", "--gallery", "g", "--top", "3"]) == 0
+@pytest.mark.parametrize("formula", ["000.png & ~001.png", "000.png and not 001.png", "like(000.png, 001.png)"])
+def test_search_prints_matches_in_percent_paths_and_ids(formula, capsys):
+    assert main(["search", formula, "--gallery", "g", "--top", "8"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    hits = Gallery.open("g").search("000.png & ~001.png", top=3)
-    assert lines == [f"{hit.distance:.4f}  {hit.path}  #{hit.id}" for hit in hits]
+    hits = Gallery.open("g").search(formula, top=8)
+    expected = [f"{percent(hit.truth):>5}  {hit.path}  #{hit.id}" for hit in hits]
+    expected.insert(weak_from(hits), "       weak matches below: unrelated pictures may reach as much")
+    assert lines == expected
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_leaves_out_what_is_less_true_than_asked_for(capsys):
+    hits = Gallery.open("g").search("000.png and not 001.png")
+    least = sorted(hit.truth for hit in hits)[4]
+    asked = ["search", "000.png and not 001.png", "--gallery", "g", "--json"]
+    assert main([*asked, "--min-truth", str(least)]) == 0
+    kept = json.loads(capsys.readouterr().out)["hits"]
+    assert [hit["id"] for hit in kept] == [hit.id for hit in hits if hit.truth >= least]
+    assert main([*asked[:-1], "--min-truth", "1"]) == 0
+    assert capsys.readouterr().out == "nothing was found with a truth of 1 or more\n"
+    assert main([*asked, "--min-truth", "1.5"]) == 2
+    assert capsys.readouterr().err == "andornot: min_truth must be a number from 0 to 1, got 1.5\n"
 
 
 def test_a_file_that_index_could_not_read_is_named_as_such(indexed, capsys):
@@ -111,14 +129,17 @@ def test_search_prints_json_with_reasons(capsys):
     assert main(["search", "(1 | 2) - 8", "--gallery", "g", "--top", "2", *options]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
-    assert set(answer["hits"][0]) == {"path", "distance", "id", "why", "taken", "taken_from"}
+    assert set(answer["hits"][0]) == {
+        *("path", "distance", "id", "why", "taken", "taken_from"),
+        *("truth", "is_weak", "where"),
+    }
     assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by"}
 
 
 @pytest.mark.usefixtures("indexed")
 def test_search_says_why_in_words(capsys):
     assert main(["search", "1", "--gallery", "g", "--top", "1", "--why"]) == 0
-    first, *reasons = capsys.readouterr().out.splitlines()
+    _, first, *reasons = capsys.readouterr().out.splitlines()
     assert first.split()[-1].startswith("#")
     assert all(" gave " in reason and "; most in " in reason for reason in reasons)
     assert 1 <= len(reasons) <= 5
@@ -133,7 +154,8 @@ def test_search_filters(capsys):
         (["--include-queries"], 10),
     ):
         assert main(["search", "000.png", "--gallery", "g", "--top", "50", *options]) == 0
-        assert len(capsys.readouterr().out.splitlines()) == count
+        found = [line for line in capsys.readouterr().out.splitlines() if " %  " in line]
+        assert len(found) == count
     assert main(["search", "000.png", "--gallery", "g", "--after", "2090", "--file-dates"]) == 0
     assert capsys.readouterr().out == "nothing was found\n"
     assert main(["search", "000.png", "--gallery", "g", "--after", "2000"]) == 0
@@ -279,3 +301,11 @@ def test_photos_are_indexed_without_a_model(capsys):
     capsys.readouterr()
     assert main(["search", "000.png", "--gallery", "g", "--top", "1", "--include-queries"]) == 0
     assert "photos/cat/000.png  #1" in capsys.readouterr().out
+
+
+def test_a_device_that_is_not_there_leaves_nothing_behind(tmp_path, capsys):
+    (tmp_path / "pictures").mkdir()
+    gallery = tmp_path / "g"
+    assert main(["index", str(tmp_path / "pictures"), "--gallery", str(gallery), "--device", "cuda:99"]) == 2
+    assert capsys.readouterr().err.startswith('andornot: the device "cuda:99" cannot be used: ')
+    assert not gallery.exists()

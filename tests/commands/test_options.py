@@ -44,7 +44,7 @@ def test_a_search_is_by_default_what_it_is_in_python():
     known = {**defaults(SearchOptions), **defaults(Where), "engine": defaults(Gallery.open)["engine"]}
     names = known.keys() & options.keys()
     assert names == {
-        *("top", "score", "semantics", "logic", "include_queries", "why", "engine"),
+        *("top", "score", "semantics", "logic", "include_queries", "why", "min_truth", "expand", "engine"),
         *("folder", "label", "after", "before", "file_dates"),
     }
     assert {name: options[name] for name in names} == {name: known[name] for name in names}

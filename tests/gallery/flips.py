@@ -16,20 +16,24 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from galleries import photos, tiny_recipe
+from galleries import photos, seeing_recipe
 
-from andornot.gallery import Gallery, GalleryError
+from andornot.gallery import Gallery, GalleryError, writer
 from andornot.gallery.database import STATES
 from andornot.gallery.layout import DATABASE, DERIVED
 
 SEARCHES = (("000.png", "degrees"), ("001.png | 002.png", "degrees"), ("003.png - 004.png", "containment"))
 COUNT = 24
+# A basis of so few pictures, because there are few.
+ENOUGH = 16
 # Distances: of vectors from the disk, in half precision, and of pictures that were encoded anew in another batch.
 ROUNDED, ENCODED_ANEW = 1e-3, 0.02
+# Steps of a byte.
+CODED_ANEW = 4
 
 
 class WrongError(AssertionError):
@@ -113,6 +117,18 @@ def flip_model(folder: Path, rng: np.random.Generator) -> str:
     return flip_file(model / ("model.json" if rng.random() < 0.5 else "model.safetensors"), rng)
 
 
+def flip_beside(folder: Path, rng: np.random.Generator) -> str:
+    """A file of regions, of classes, of their seals, or a copy of the basis."""
+    patterns = ("regions-*", "classes-*", "basis-*/*")
+    files = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    return flip_file(files[rng.integers(len(files))], rng)
+
+
+def flip_basis(folder: Path, rng: np.random.Generator) -> str:
+    """Both copies."""
+    return "; ".join(flip_file(path, rng) for path in sorted(folder.glob("basis-*/*")))
+
+
 KINDS: dict[str, Callable[[Path, np.random.Generator], str]] = {
     "state": flip_state,
     "record": flip_record,
@@ -120,6 +136,8 @@ KINDS: dict[str, Callable[[Path, np.random.Generator], str]] = {
     "features": lambda folder, rng: flip_file(folder / "features-0001.bin", rng),
     "derived": flip_derived,
     "model": flip_model,
+    "beside": flip_beside,
+    "basis": flip_basis,
 }
 
 
@@ -128,10 +146,13 @@ KINDS: dict[str, Callable[[Path, np.random.Generator], str]] = {
 
 def make(folder: Path) -> Gallery:
     """A gallery with everything in it that can be damaged."""
-    gallery = Gallery.create(folder / "whole", recipe=tiny_recipe())
+    writer.ENOUGH_FOR_A_BASIS = ENOUGH  # type: ignore[misc]
+    gallery = Gallery.create(folder / "whole", recipe=seeing_recipe())
     (folder / "photos").mkdir()
     (folder / "photos" / "broken.png").write_bytes(b"no picture")
+    gallery.add(photos(folder / "photos", ENOUGH))
     gallery.add(photos(folder / "photos", COUNT))
+    gallery.recalibrate()  # as a repair of the model would
     gallery.prepare("containment")
     photos(folder / "more", 2, start=500)
     return gallery
@@ -145,12 +166,34 @@ def answers(gallery: Gallery) -> dict[str, dict[str, float]]:
     }
 
 
+class Beside(NamedTuple):
+    """What is kept beside the features of each picture, by its path, as far as it is there."""
+
+    basis: str
+    codes: dict[str, np.ndarray]
+    classes: dict[str, np.ndarray]
+
+
+def beside(gallery: Gallery) -> Beside:
+    paths, rows = np.array(gallery.paths, object), gallery._snapshot.rows
+    codes, classes, basis = {}, {}, ""
+    if gallery._regions is not None:
+        basis, has = gallery._regions.basis.id, gallery._regions.has(rows)
+        codes = dict(zip(paths[has], gallery._regions.codes(rows[has]).numpy().astype(int), strict=True))
+    if gallery._kept_classes is not None:
+        has = gallery._kept_classes.has(rows)
+        evidence = gallery._kept_classes.read(rows[has]).evidence().numpy()
+        classes = dict(zip(paths[has], evidence, strict=True))
+    return Beside(basis, codes, classes)
+
+
 class Trial:
     """One damage of a copy of a gallery."""
 
     def __init__(self, base: Path, whole: Gallery, expected: dict[str, dict[str, float]]) -> None:
         self._folder, self._photos, self._more = base / "damaged", base / "photos", base / "more"
         self._whole, self._expected = whole, expected
+        self._beside = beside(whole)
         self._ids = dict(zip(whole.ids, whole.paths, strict=True))
         shutil.rmtree(self._folder, ignore_errors=True)
         shutil.copytree(whole.folder, self._folder)
@@ -171,6 +214,10 @@ class Trial:
         again = Gallery.open(self._folder)
         again.add([self._photos, self._more])
         self._check(again, tolerance=ENCODED_ANEW)
+        again.update(regions=True)
+        found = beside(again)
+        if not len(found.codes) == len(found.classes) == len(again):
+            raise WrongError(f"{len(found.codes)} have regions and {len(found.classes)} classes")
         if str(Gallery.repair(self._folder)) != "nothing was damaged":
             raise WrongError("a second repair finds something")
         return what, "refused and repaired" if any(refused) else "no effect"
@@ -206,6 +253,13 @@ class Trial:
         for identity, path in zip(gallery.ids, gallery.paths, strict=True):
             if self._ids.get(identity, path) != path:
                 raise WrongError(f"{identity} was {self._ids[identity]}, and is {path}")
+        kept = beside(gallery)
+        pairs = [(kept.classes, self._beside.classes, 0.05)]
+        pairs += [(kept.codes, self._beside.codes, CODED_ANEW)] if kept.basis == self._beside.basis else []
+        for one, other, most in pairs:
+            for path in one.keys() & other.keys():
+                if np.abs(one[path] - other[path]).max() > most:
+                    raise WrongError(f"{path} has other regions or classes")
         found = answers(gallery)
         for formula, distances in self._expected.items():
             for path, distance in distances.items():

@@ -12,12 +12,35 @@ from andornot.gallery.database import Picture
 from andornot.gallery.feature_store import as_rows, checksum
 from andornot.gallery.writer import open_writer
 from andornot.model import Model, new_backbone
+from andornot.ssl.backbones import Backbone, registry
+from andornot.ssl.backbones.backbone import Pretrained
 from andornot.ssl.recipe import Recipe, make_recipe
 
 
 def tiny_recipe(**changes: object) -> Recipe:
     settings = {"regime": "calibrated", "backbone": "conv5", "backbone_options": {"width": 16}, "num_values": 4}
     return make_recipe({**settings, "calibration": {"power": 4, "doubt": 0.2}, **changes})
+
+
+def _build_seeing(name: str, *, channels: int, pretrained: bool | None) -> Backbone:
+    """A backbone with all that can be seen in one pass: maps of 7 x 7 at its size of 28, and ImageNet's classes."""
+    del pretrained
+    generator = torch.Generator().manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(channels, 16, 4, stride=4), torch.nn.ReLU())
+    classifier = torch.nn.Linear(16, 1000)
+    for tensor in (*network.parameters(), *classifier.parameters()):
+        tensor.data = torch.randn(tensor.shape, generator=generator)
+    weights = {key: tensor.clone() for key, tensor in network.state_dict().items()}
+    return Backbone(
+        network, name=name, width=16, size=28, channels=channels, pretrained=lambda: Pretrained(weights, classifier)
+    )
+
+
+registry._BUILDERS["seeing"] = _build_seeing
+
+
+def seeing_recipe(**changes: object) -> Recipe:
+    return tiny_recipe(backbone="seeing", backbone_options={}, **changes)
 
 
 def tiny_model(seed: int = 0) -> Model:

@@ -1,6 +1,7 @@
 """The catalogue of a gallery's records: the same as the ledger, whatever is done to it."""
 
 import errno
+import gc
 import json
 import multiprocessing
 import os
@@ -130,6 +131,11 @@ class Oracle:
         assert snapshot.folder_counts == counts
         inside = snapshot.in_folders(lambda folder: folder.startswith("/p/a"))
         assert inside.tolist() == [state[n][0].path.startswith("/p/a/") for n in ids]
+        for first, end in ((0, 100), (50, 60), (-1, 999), (5, 5)):
+            between = snapshot.catalogue.taken_between(first, end)
+            assert between.tolist() == [first <= state[n][0].taken < end for n in ids]
+            dated = snapshot.catalogue.without_file_dates(between)
+            assert dated.tolist() == [first <= state[n][0].taken < end and state[n][1] != 0 for n in ids]
         rows = [state[n][0].row for n in ids]
         assert snapshot.catalogue.rows_at(inside).tolist() == [
             row for row, own in zip(rows, inside, strict=True) if own
@@ -405,6 +411,26 @@ def test_a_catalogue_is_written_while_another_process_reads(tmp_path):
     reader.join(60)
     assert reader.exitcode == 0
     assert list(Gallery.open(folder)._snapshot.pictures()) == pictures
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says which files are open")
+def test_a_gallery_that_is_followed_for_long_has_few_files_open(gallery):
+    """Not even until Python looks for garbage, which may be long."""
+    gc.disable()
+    try:
+        follower = gallery
+        for number in range(20):
+            with open_writer(gallery.folder) as writer:
+                entry = gallery._snapshot.entry(1)
+                assert entry is not None
+                writer.database.update(entry.picture._replace(taken=number))
+                writer.commit()
+            follower = follower.refreshed()
+            told(follower)
+        opened = [file.readlink().name for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        assert sum(name.startswith("records-") for name in opened) < 5
+    finally:
+        gc.enable()
 
 
 def test_a_catalogue_in_memory_is_that_on_disk(gallery):

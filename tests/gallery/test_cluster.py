@@ -107,7 +107,7 @@ def test_a_file_that_only_its_node_cannot_see_is_told_with_the_node_and_tried_ag
     save_picture(tmp_path / "photos" / "001.png", 77)
     unseen = cluster._placed(Scanned(str(tmp_path / "photos" / "001.png"), -1, -1, reason="No such file or directory"))
     assert unseen.reason == f"No such file or directory (on {socket.gethostname()})"
-    summary = _index_with(gallery, tmp_path / "photos", lambda *_: iter([Encoded([unseen], {})]))
+    summary = _index_with(gallery, tmp_path / "photos", lambda *_: iter([Encoded([unseen], [], None)]))
     assert summary.broken == {unseen.path: unseen.reason}
     assert len(gallery) == 3
     assert gallery.update().changed == 1
@@ -132,9 +132,9 @@ def test_what_is_known_is_not_encoded(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "BATCH", 3)
     first = [*encode_files(paths, model, ())]
     assert [len(part.files) for part in first] == [3, 2]
-    assert sum(len(part.features) for part in first) == 5
+    assert sum(len(part.fresh) for part in first) == 5
     known = {item.digest for item in first[0].files}
-    assert [len(part.features) for part in encode_files(paths, model, known)] == [0, 2]
+    assert [len(part.fresh) for part in encode_files(paths, model, known)] == [0, 2]
 
 
 def test_many_pictures_that_are_expected_are_accelerated_from_the_first(monkeypatch):

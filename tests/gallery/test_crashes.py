@@ -13,12 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
+from galleries import (
+    assert_same_contents,
+    contents,
+    photos,
+    save_picture,
+    seeing_recipe,
+    tiny_model,
+    touch_later,
+)
 
-from andornot.gallery import Gallery, GalleryError, Summary, database, encoding, indexing, layout
+from andornot.gallery import Gallery, GalleryError, Summary, database, encoding, indexing, layout, writer
+from andornot.gallery.beside import WHOLE
 from andornot.gallery.errors import DamagedError, LockedError
 from andornot.gallery.lock import HOLDER
 from andornot.gallery.reading import read
+from andornot.gallery.regions import read_all
 from andornot.gallery.repairing import _damaged
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -32,7 +42,8 @@ def _index(gallery: str, folder: str, output: str) -> None:
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     torch.set_num_threads(1)
     encoding.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
-    opened = Gallery.open(gallery) if Gallery.exists(Path(gallery)) else Gallery.create(gallery, recipe=tiny_recipe())
+    writer.ENOUGH_FOR_A_BASIS = 12  # type: ignore[misc]
+    opened = Gallery.open(gallery) if Gallery.exists(Path(gallery)) else Gallery.create(gallery, recipe=seeing_recipe())
     opened.add(folder)
 
 
@@ -63,8 +74,12 @@ def check(folder: Path) -> int:
     """What is there is whole: every committed picture has its features. How many there are."""
     if not Gallery.exists(folder / "g"):
         return 0
-    snapshot, features = read(folder / "g")
+    snapshot, features, stores = read_all(folder / "g")
     assert _damaged(snapshot, features) == []
+    for beside in stores:
+        rows = snapshot.rows if beside is not None and beside.is_begun else snapshot.rows[:0]
+        crcs = snapshot.catalogue.features_crcs(snapshot.ids_of_rows(rows))
+        assert beside is None or (beside.conditions(rows, crcs) == WHOLE).all()
     assert sorted(set(snapshot.rows.tolist())) == sorted(snapshot.rows.tolist())
     return len(snapshot)
 
@@ -72,8 +87,9 @@ def check(folder: Path) -> int:
 def same_as_fresh(folder: Path) -> None:
     gallery = Gallery.open(folder / "g")
     shutil.rmtree(folder / "fresh", ignore_errors=True)
-    fresh = Gallery.create(folder / "fresh", recipe=tiny_recipe())
+    fresh = Gallery.create(folder / "fresh", recipe=seeing_recipe())
     fresh.add(folder / "photos")
+    assert (gallery.without_regions, gallery._snapshot.state.basis[:5]) == (0, "basis")
     assert_same_contents(gallery, fresh)
     assert gallery.broken == fresh.broken == {}
     name = Path(gallery.paths[0]).name
@@ -105,6 +121,7 @@ def test_killed_at_telling_moments_it_goes_on(tmp_path):
         "while the model is saved": lambda: any((tmp_path / "g").glob("model-*")),
         "when the database is there": lambda: Gallery.exists(tmp_path / "g"),
         "with the first features": lambda: (tmp_path / "g" / "features-0001.bin").exists(),
+        "while the basis of the regions is made": lambda: is_begun("basis"),
         "in the middle": lambda: check(tmp_path) >= 15,
         "when all are encoded": lambda: check(tmp_path) >= 38,
         "while the calibrated model is saved": lambda: is_begun("model"),

@@ -52,9 +52,9 @@ def gallery(tmp_path, model, folder) -> Gallery:
 def encoded(monkeypatch) -> list[int]:
     """How many pictures went through the backbone, batch by batch."""
     counts: list[int] = []
-    original = Model.activations
+    original = Model.look
     monkeypatch.setattr(
-        Model, "activations", lambda self, images, **how: (counts.append(len(images)), original(self, images, **how))[1]
+        Model, "look", lambda self, images, **how: (counts.append(len(images)), original(self, images, **how))[1]
     )
     return counts
 

@@ -80,7 +80,7 @@ def assert_same(one: list[Any], other: list[Any]) -> None:
     assert sorted(told(one)) == sorted(told(other))
 
 
-FORMULAS = ["1", "~1", "001.png & ~014.png", "(cat/002.png | 20) - 30", "at_least(2, 5, 6, 7)", "001.png | 002.png"]
+FORMULAS = ["1", "~1", "001.png & ~014.png", "(cat/002.png | 20) - 30", "at_least(2, 5, 6, 7)", "like(3, 4)"]
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
@@ -91,10 +91,11 @@ def test_the_hits_are_those_of_the_folder(formula, score, local, remote):
     np.testing.assert_allclose([hit.distance for hit in one], [hit.distance for hit in other], atol=2e-3)
 
 
-def test_by_degrees_distances_and_order_are_the_same_to_the_last_bit(local, remote):
+def test_by_degrees_hits_and_their_truths_are_the_same_to_the_last_bit(local, remote):
     for formula in FORMULAS:
-        one, other = remote.search(formula, 84), local.search(formula, 84)
-        assert [(hit.id, hit.distance) for hit in one] == [(hit.id, hit.distance) for hit in other]
+        for score in ("degrees", "centred"):
+            one, other = remote.search(formula, 84, score), local.search(formula, 84, score)
+            assert [*one] == [*other]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,7 @@ def test_what_is_known_of_the_gallery_is_known(local, remote):
         lambda gallery: gallery.prepare(),
         lambda gallery: gallery.paths,
         lambda gallery: gallery.search("1", why=True),
+        lambda gallery: gallery.search("1 and not 2"),
         lambda gallery: gallery.search("1", score=degree_distance),
         lambda gallery: gallery.browse().degrees_of_feature(0),
         lambda gallery: gallery.browse().positions(Where(), "name"),

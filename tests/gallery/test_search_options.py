@@ -32,7 +32,7 @@ def test_each_option_has_a_default_and_says_what_it_is_for():
     assert [option.name for option in options_of(SearchOptions)] == [
         *("top", "score", "semantics", "logic"),
         *(field.name for field in fields(Where)),
-        *("include_queries", "why"),
+        *("include_queries", "why", "min_truth", "expand"),
     ]
     assert all(option.help for option in options_of(SearchOptions))
 

@@ -8,7 +8,7 @@ from andornot.model import Model
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.recipe import make_recipe
 from andornot.words import KeptClasses, NamedClasses, WordError, half_of, truth_of, words_of
-from andornot.words.classes import TEMPERATURE, class_weights, windows_of
+from andornot.words.classes import TEMPERATURE, class_weights
 
 
 class ColourClasses(nn.Module):
@@ -37,17 +37,7 @@ def test_a_weight_is_the_mean_of_the_whole_and_the_best_window(maps):
 
 def test_without_a_map_the_weight_is_the_probability():
     logits = torch.randn(4, 1000, 1, 1)
-    assert len(windows_of(logits)) == 1
     assert torch.allclose(NamedClasses(ColourClasses()).evidence(logits), (logits[:, :, 0, 0] / TEMPERATURE).softmax(1))
-
-
-@pytest.mark.parametrize("side", range(1, 20))
-def test_windows_cover_the_map_and_lie_inside_it(side):
-    numbers = torch.arange(side * (side + 1)).view(1, 1, side, side + 1)
-    windows = windows_of(numbers)
-    assert len(windows) <= 9
-    assert all(window.numel() for window in windows)
-    assert set(torch.cat([window.flatten() for window in windows]).tolist()) == set(range(side * (side + 1)))
 
 
 def test_support_is_the_sum_over_the_nouns_classes():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..evaluate.errors import EvaluationError
-from .options import add_argument_of, add_json, examples
+from .options import add_argument_of, add_device, add_json, examples
 
 DESCRIPTION: Final = "Measures one model, and writes result.json and report.html into the output folder."
 EXAMPLES: Final = (
@@ -63,6 +63,7 @@ class _MeasurementParser(ArgumentParser):
         self.add_argument("--data", required=True, metavar="SOURCE", help="labelled pictures, as for pretrain")
         self.add_argument("-o", "--output", type=Path, required=True, help="folder for result.json and report.html")
         add_argument_of(Protocol, self, "--seed", "of everything that is drawn")
+        add_device(self)
         add_json(self, "the figures")
         MEASUREMENTS[self.get_default("evaluation")].add_options(self)
         return super().parse_known_args(*arguments)
@@ -79,7 +80,7 @@ def run(options: Namespace) -> None:
     if not 0 <= options.seed < 2**63:
         raise EvaluationError(f"--seed {options.seed}: it must be 0 or more, and below 2^63")
     start = time.perf_counter()
-    outcome = MEASUREMENTS[options.evaluation].measure(Model.load(options.model), options)
+    outcome = MEASUREMENTS[options.evaluation].measure(Model.load(options.model).to(options.device), options)
     settings = {
         key: value for key, value in vars(options).items() if key not in ("run", "evaluation", "json", "output")
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..choices import SCORES
 from ..errors import printable
-from .options import add_engine, add_gallery, add_json
+from .options import add_device, add_engine, add_gallery, add_json
 
 if TYPE_CHECKING:
     from ..gallery import Gallery, Summary
@@ -37,6 +37,7 @@ def add_options(parser: ArgumentParser) -> None:
     add_gallery(parser)
     parser.add_argument("--model", type=Path, help="folder of a model (default: the gallery's own)")
     add_engine(parser)
+    add_device(parser)
     parser.add_argument(
         "--score",
         action="append",
@@ -60,13 +61,20 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--recalibrate", action="store_true", help="afterwards calibrate the model on all pictures anew"
     )
+    parser.add_argument(
+        "--regions",
+        action="store_true",
+        help="look once more at pictures that an earlier version indexed, for their regions and words",
+    )
     add_json(parser, "a summary")
 
 
 def run(options: Namespace) -> None:
     """Indexes, and prints each summary as it happens."""
     from ..gallery import Gallery
+    from ..model import check_device
 
+    check_device(options.device)  # a mistake leaves nothing behind
     if options.cluster is not None:
         from ..gallery.cluster import Cluster
 
@@ -75,7 +83,8 @@ def run(options: Namespace) -> None:
         repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         print(json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}", flush=True)
     gallery = _open_or_create(options)
-    how = {"prune": options.prune, "cluster": options.cluster}
+    gallery.model.to(options.device)
+    how = {"prune": options.prune, "regions": options.regions, "cluster": options.cluster}
     summary = gallery.add(options.folders, **how) if options.folders else gallery.update(**how)
     if options.recalibrate:
         gallery.recalibrate()
@@ -136,3 +145,5 @@ def _lines(gallery: Gallery, summary: Summary, folder: Path) -> Iterator[str]:
     yield f"{summary}: {len(gallery):,} pictures are in {folder}"
     if gallery.would_gain_by_recalibration:
         yield "the gallery has grown much since its model was calibrated: --recalibrate adapts the model, in a moment"
+    if lacking := gallery.without_regions:
+        yield f"{lacking:,} have no regions or words yet: andornot index --gallery {folder} --regions adds them"

@@ -62,6 +62,15 @@ def add_engine(parser: ArgumentParser) -> None:
     )
 
 
+def add_device(parser: ArgumentParser) -> None:
+    """Where a model computes."""
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="where the network computes: cpu, cuda, cuda:1 or mps (default: %(default)s)",
+    )
+
+
 def add_json(parser: ArgumentParser, what: str) -> None:
     """The answer as JSON."""
     parser.add_argument("--json", action="store_true", help=f"print {what} for programs")

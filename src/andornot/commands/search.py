@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import printable
-from ..gallery.options import Option, SearchOptions, Where, options_of
+from ..gallery.options import Option, SearchOptions, options_of
 from .options import add_engine, add_gallery, add_json
 
 if TYPE_CHECKING:
     from ..gallery import Hit
 
 DESCRIPTION: Final = """\
-A name in the formula is a picture of the gallery (file name, path, or the number of a former
-hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for the shell."""
+A condition says what pictures must show: a.jpg and b.jpg and not c.jpg. A term describes a picture: a.jpg | b.jpg
+has the features of both, a.jpg & b.jpg what they share. A name is a picture of the gallery (file name, path, or the
+number of a former hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for
+the shell."""
 EXAMPLES: Final = (
-    "andornot search 'beach.jpg & ~crowd.jpg' --gallery g/ --top 10",
+    "andornot search 'dog.jpg and sofa.jpg and not person.jpg' --gallery g/ --top 10",
     "andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
 )
 
 
 def add_options(parser: ArgumentParser) -> None:
     """What to look for, how to compare, which pictures may be found, and how to show them."""
-    parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg & ~b.jpg', '(a.jpg | b.jpg) - c.jpg'")
+    parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg and not b.jpg', '(a.jpg | b.jpg) - c.jpg'")
     add_gallery(parser, may_be_remote=True)
     for option in options_of(SearchOptions):
         _add_option(parser, option)
@@ -65,23 +67,39 @@ def run(options: Namespace) -> None:
     if options.sheet is not None:
         from ..gallery.contact_sheet import save_sheet
 
-        queries = {name: thing.path for name, thing in formula.named.items()}
-        save_sheet(options.sheet, options.formula, queries, hits, options.score)
+        queries = {name: thing.path for name, thing in formula.named.items() if thing.path}
+        score = "truth" if formula.formula.is_condition else options.score
+        save_sheet(options.sheet, options.formula, queries, hits, score)
     if options.json:
         found = [asdict(hit) for hit in hits]
         print(json.dumps({"formula": options.formula, "score": options.score, "hits": found}))
     else:
-        print("\n".join(line for hit in hits for line in _lines(hit)) or _nothing_found(asked.where))
+        print("\n".join(_table(hits)) or _nothing_found(asked))
+
+
+def _table(hits: Sequence[Hit]) -> Iterator[str]:
+    from ..gallery.hits import weak_from
+
+    weak = weak_from(hits)
+    for number, hit in enumerate(hits):
+        if number == weak:
+            yield "       weak matches below: unrelated pictures may reach as much"
+        yield from _lines(hit)
 
 
 def _lines(hit: Hit) -> Iterator[str]:
-    yield f"{hit.distance:.4f}  {printable(hit.path)}  #{hit.id}"
+    from ..gallery.hits import percent
+
+    yield f"{percent(hit.truth):>5}  {printable(hit.path)}  #{hit.id}"
     for reason in hit.why:
         shown = ", ".join(printable(Path(path).name) for path in reason.shown_by)
-        yield f"        feature {reason.feature} gave {reason.contribution:.4f}; most in {shown}"
+        yield f"       feature {reason.feature} gave {reason.contribution:.4f}; most in {shown}"
 
 
-def _nothing_found(where: Where) -> str:
+def _nothing_found(asked: SearchOptions) -> str:
+    if asked.min_truth:
+        return f"nothing was found with a truth of {asked.min_truth:g} or more"
+    where = asked.where
     if where.file_dates or (where.after is None and where.before is None):
         return "nothing was found"
     return "nothing was found; --file-dates takes the date of its file for a picture that no camera dated"

@@ -7,11 +7,12 @@ from .errors import GalleryError
 from .options import SearchOptions, Where
 
 if TYPE_CHECKING:
+    from .asking import EmptyQueryError
     from .gallery import Gallery
     from .hits import Hits
     from .indexing import Summary
     from .repairing import Repaired
-    from .searching import EmptyQueryError, Hit, Reason
+    from .searching import Hit, Place, Reason
 
 __all__ = [
     "EmptyQueryError",
@@ -19,6 +20,7 @@ __all__ = [
     "GalleryError",
     "Hit",
     "Hits",
+    "Place",
     "Reason",
     "Repaired",
     "SearchOptions",
@@ -27,10 +29,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EmptyQueryError": "searching",
+    "EmptyQueryError": "asking",
     "Gallery": "gallery",
     "Hit": "searching",
     "Hits": "hits",
+    "Place": "searching",
     "Reason": "searching",
     "Repaired": "repairing",
     "Summary": "indexing",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ class Browser:
         self._sources, self._degrees = sources, degrees
         self._snapshot = sources.snapshot
         self.model = sources.model
-        self.mask = lru_cache(_FILTERS_KEPT)(self._mask)
+        self.mask = lru_cache(_FILTERS_KEPT)(partial(mask, snapshot=self._snapshot))
         self._entry: Callable[[int], Entry] = lru_cache(_ENTRIES_KEPT)(self._snapshot.catalogue.entry_at)
         self._is_only_one = lru_cache(_ENTRIES_KEPT)(self._snapshot.catalogue.is_only_one_called)
 
@@ -130,10 +130,6 @@ class Browser:
         """When the first and the last picture were taken; None if there is none."""
         taken = self._snapshot.taken
         return (as_date(taken.min()), as_date(taken.max())) if len(taken) else None
-
-    def _mask(self, where: Where) -> np.ndarray:
-        """Which positions pass a filter, `(n,)` bool."""
-        return mask(where, self._snapshot)
 
     def positions(self, where: Where, order: Order = "id") -> np.ndarray:
         """The positions that pass a filter, in some order; equal names and times in that of ids."""

@@ -15,10 +15,9 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -38,6 +37,8 @@ _CHUNK_ENTRY: Final = np.dtype(
     [
         ("first", "<i8"),
         ("count", "<i8"),
+        ("earliest", "<i8"),
+        ("latest", "<i8"),
         ("offset", "<i8"),
         ("sizes", "<u4", (len(_SEGMENTS),)),
         ("crcs", "<u4", (len(_SEGMENTS),)),
@@ -51,6 +52,10 @@ Row = tuple[Record, int]
 """A record as it is in the database, and whether its date is the camera's: 1, 0, or -1 where that is not known."""
 ReadRows = Callable[[int, int], Iterable[Row]]
 """The rows from one id to another, checked."""
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class StaleError(DamagedError):
@@ -133,15 +138,14 @@ class Catalogue:
         self.file, self.end = file, end
         self._starts = np.concatenate([[0], np.cumsum(chunks["count"])])
         self._first_ids: list[int] = chunks["first"].tolist()
-        self._entries: list[tuple[int, int, int, list[int], list[int]]] = chunks.tolist()
+        places = chunks[["count", "offset", "sizes", "crcs"]].tolist()
+        self._entries: list[tuple[int, int, list[int], list[int]]] = places
         self._mended: dict[int, tuple[bytes, ...]] = {}
         # Who knows the ledger says how to read it again, if a segment is damaged.
         self.read_again: ReadRows | None = None
-        self._folders_kept: Callable[[int], _Folders] = lru_cache(_KEPT)(self._folders_of)
-        self._packed: Callable[[int, str], _Packed] = lru_cache(2 * _KEPT)(
-            lambda chunk, name: _Packed(self.segment(chunk, name))
-        )
-        self._ids_of: Callable[[int], np.ndarray] = lru_cache(_KEPT)(lambda chunk: self._numbers_of(chunk, "ids"))
+        self._ids_kept: dict[int, np.ndarray] = {}
+        self._folders_kept: dict[int, _Folders] = {}
+        self._texts_kept: dict[tuple[int, str], _Packed] = {}
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -164,18 +168,37 @@ class Catalogue:
         """Of all pictures, by position: their `ids`, `rows`, when they were `taken`, or `by_camera`."""
         result = np.empty(len(self), _NUMBERS[name])
         start = 0
-        for number, (_, count, *_rest) in enumerate(self._entries):
+        for number, (count, *_) in enumerate(self._entries):
             result[start : start + count] = self._numbers_of(number, name)
             start += count
         return result
 
     def rows_at(self, chosen: np.ndarray) -> np.ndarray:
         """The rows of some positions, given as `(n,)` bool; chunks with none of them are not read."""
-        parts = [np.empty(0, np.int64)]
+        parts = [self._numbers_of(chunk, "rows")[chosen[place]] for chunk, place in self._with_any(chosen)]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def taken_between(self, first: int, end: int) -> np.ndarray:
+        """Which positions were taken then, `(n,)` bool; chunks of which all were, or none, are not read."""
+        earliest, latest = self.chunks["earliest"], self.chunks["latest"]
+        result = np.repeat((earliest >= first) & (latest < end), self.chunks["count"])
+        partly = (latest >= first) & (earliest < end) & ~((earliest >= first) & (latest < end))
+        for chunk in np.flatnonzero(partly).tolist():
+            taken = self._numbers_of(chunk, "taken")
+            result[self._starts[chunk] : self._starts[chunk + 1]] = (taken >= first) & (taken < end)
+        return result
+
+    def without_file_dates(self, chosen: np.ndarray) -> np.ndarray:
+        """Those of some positions whose date is not only that of the file."""
+        result = np.zeros(len(chosen), bool)
+        for chunk, place in self._with_any(chosen):
+            result[place] = chosen[place] & (self._numbers_of(chunk, "by_camera") != 0)
+        return result
+
+    def _with_any(self, chosen: np.ndarray) -> Iterator[tuple[int, slice]]:
+        """The chunks with any of some positions, and where these are."""
         for chunk in np.flatnonzero(np.add.reduceat(chosen, self._starts[:-1])).tolist() if len(chosen) else []:
-            rows = self._numbers_of(chunk, "rows")
-            parts.append(rows[chosen[self._starts[chunk] : self._starts[chunk + 1]]])
-        return np.concatenate(parts)
+            yield chunk, slice(int(self._starts[chunk]), int(self._starts[chunk + 1]))
 
     def numbers_of(self, chunks: Iterable[int], name: str) -> np.ndarray:
         """The same of some chunks."""
@@ -232,8 +255,8 @@ class Catalogue:
     def path_at(self, position: int) -> bytes:
         """Its path."""
         chunk, place = self._place(position)
-        table, numbers = self._folders_kept(chunk)
-        return table[int(numbers[place])] + self._packed(chunk, "names")[place]
+        table, numbers = self._folders_of(chunk)
+        return table[int(numbers[place])] + self._texts_of(chunk, "names")[place]
 
     def entry_at(self, position: int) -> Entry:
         """All that is known of it."""
@@ -244,7 +267,7 @@ class Catalogue:
             os.fsdecode(self.path_at(position)),
             int(files.sizes[place]),
             int(files.times[place]),
-            self._packed(chunk, "digests")[place],
+            self._texts_of(chunk, "digests")[place],
             int(self._numbers_of(chunk, "taken")[place]),
             int(self._numbers_of(chunk, "rows")[place]),
             int(files.features_crcs[place]),
@@ -295,7 +318,7 @@ class Catalogue:
             if position is None:
                 continue
             chunk, place = self._place(position)
-            if self._packed(chunk, segment)[place] == wanted:  # it may have been so once, or have the same key only
+            if self._texts_of(chunk, segment)[place] == wanted:  # it may have been so once, or have the same key only
                 yield self.entry_at(position)
 
     def _place(self, position: int) -> tuple[int, int]:
@@ -311,7 +334,7 @@ class Catalogue:
         number = _SEGMENTS.index(name)
         if chunk in self._mended:
             return self._mended[chunk][number]
-        _, _, offset, sizes, crcs = self._entries[chunk]
+        _, offset, sizes, crcs = self._entries[chunk]
         content = self._content.read(offset + sum(sizes[:number]), sizes[number])
         if len(content) != sizes[number] or zlib.crc32(content) != crcs[number]:
             self._mended[chunk] = self._mend(chunk)
@@ -320,7 +343,7 @@ class Catalogue:
 
     def is_whole(self) -> bool:
         """Whether nothing of it is damaged."""
-        for _, _, offset, sizes, crcs in self._entries:
+        for _, offset, sizes, crcs in self._entries:
             block = self._content.read(offset, sum(sizes))
             start = 0
             for size, crc in zip(sizes, crcs, strict=True):
@@ -344,7 +367,7 @@ class Catalogue:
     def _mend(self, chunk: int) -> tuple[bytes, ...]:
         if self.read_again is None:
             raise StaleError(f"{self.file} in {DERIVED} is damaged")
-        first, count, *_rest = self._entries[chunk]
+        first, count = self._first_ids[chunk], self._entries[chunk][0]
         rows = list(islice(self.read_again(first, self._last_id(chunk)), count + 1))
         if len(rows) != count or rows[0][0][0] != first:
             raise StaleError(f"{self.file} in {DERIVED} is damaged")
@@ -359,10 +382,19 @@ class Catalogue:
     def _files_of(self, chunk: int) -> _Files:
         return _Files(*np.frombuffer(self.segment(chunk, "files"), "<i8").reshape(4, -1))
 
+    def _ids_of(self, chunk: int) -> np.ndarray:
+        return _kept(self._ids_kept, chunk, lambda: self._numbers_of(chunk, "ids"))
+
+    def _texts_of(self, chunk: int, name: str) -> _Packed:
+        return _kept(self._texts_kept, (chunk, name), lambda: _Packed(self.segment(chunk, name)))
+
     def _folders_of(self, chunk: int) -> _Folders:
-        content = self.segment(chunk, "folders")
-        table = _Packed(content)
-        return _Folders([*table], np.frombuffer(content, "<u2", offset=table.size))
+        def read() -> _Folders:
+            content = self.segment(chunk, "folders")
+            table = _Packed(content)
+            return _Folders([*table], np.frombuffer(content, "<u2", offset=table.size))
+
+        return _kept(self._folders_kept, chunk, read)
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -498,6 +530,16 @@ def remove_others(folder: Path, needed: Collection[int]) -> None:
                 child.unlink()
 
 
+def _kept(cache: dict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
+    """What was made for a key. Not `lru_cache`, which would keep files open until Python looks for garbage."""
+    value = cache.get(key)
+    if value is None:
+        if len(cache) >= _KEPT:
+            cache.clear()
+        value = cache[key] = make()
+    return value
+
+
 def _index_name(edition: int) -> str:
     return f"records-{edition:016x}.index"
 
@@ -511,7 +553,8 @@ def _chunks(rows: Iterable[Row], sink: Sink, wanted: set[int] | None) -> tuple[n
         segments = _segments(part)
         offset = sink.put(b"".join(segments))
         sizes, crcs = [*map(len, segments)], [*map(zlib.crc32, segments)]
-        entries.append((part[0][0][0], len(part), offset, sizes, crcs))
+        taken = [record[5] for record, _ in part]
+        entries.append((part[0][0][0], len(part), min(taken), max(taken), offset, sizes, crcs))
         keyed = [record for record, _ in part if wanted is None or record[0] in wanted]
         found.append(_keys(keyed))
     return np.array(entries, _CHUNK_ENTRY), np.concatenate(found) if found else np.empty(0, ENTRY)

@@ -153,7 +153,7 @@ class _Run:
         except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError, errors.ObjectLostError):
             pass
         if len(batch) == 1:  # out of reach for now: the next index tries again
-            yield Encoded([Scanned(batch[0], -1, -1, reason="whoever reads it is killed")], {})
+            yield Encoded([Scanned(batch[0], -1, -1, reason="whoever reads it is killed")], [], None)
             return
         middle = len(batch) // 2
         for part in (batch[:middle], batch[middle:]):

@@ -4,13 +4,14 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
 from ..data import BrokenImageError, decode
 from ..errors import printable
 from .errors import GalleryError
+from .hits import percent
 from .searching import Hit
 
 _TILE: Final = 180
@@ -20,27 +21,54 @@ _COLUMNS: Final = 5
 _LETTERS: Final = 24  # of a file name under a tile
 _INK, _FAINT, _PAPER = "#22313f", "#8795a1", "#ffffff"
 
+_WEAK: Final = "unrelated pictures may match as well as the weak ones"
+
 _FORMATS: Final = (".png", ".jpg", ".jpeg", ".webp")
 
-Tile = tuple[str, str, str]  # the path of a picture, and the two lines under it
+# Of the terms of a condition, whose places are drawn.
+_COLOURS: Final = ("#e4572e", "#2e86ab", "#76b041", "#f2b134", "#8e5fa8")
+
+
+class Tile(NamedTuple):
+    """The path of a picture, the two lines under it, and boxes with their colours."""
+
+    path: str
+    name: str
+    note: str = ""
+    boxes: tuple[tuple[str, tuple[float, float, float, float]], ...] = ()
 
 
 def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit], score: str) -> Image.Image:
     """The sheet of one search by a score; `queries` are the paths of the pictures in the formula, by name."""
-    asked = [(path, _short(name), "") for name, path in queries.items()]
-    found = [(hit.path, _short(os.path.basename(hit.path)), f"#{hit.id}  {hit.distance:.3f}") for hit in hits]  # noqa: PTH119
+    colours = _colours(hits)
+    asked = [Tile(path, _short(name)) for name, path in queries.items()]
+    found = [
+        Tile(
+            hit.path,
+            _short(os.path.basename(hit.path)),  # noqa: PTH119
+            f"{percent(hit.truth)}{'  weak' * hit.is_weak}  #{hit.id}",
+            tuple((colours[place.term], place.box) for place in hit.where),
+        )
+        for hit in hits
+    ]
     title = textwrap.wrap(printable(formula), 100) or [""]
     width = _GAP + _COLUMNS * (_TILE + _GAP)
     heading = 2 * _GAP + len(title) * (_LINE + 6)
-    height = heading + _height(asked) + _LINE + _GAP + _height(found) + _GAP
+    legend = _LINE if colours else 0
+    height = heading + _height(asked) + _LINE + _GAP + legend + _height(found) + _GAP
     sheet = Image.new("RGB", (width, height), _PAPER)
     draw = ImageDraw.Draw(sheet)
     for number, line in enumerate(title):
         draw.text((_GAP, _GAP + number * (_LINE + 6)), line, _INK, _font(18))
     top = _draw_tiles(sheet, asked, heading)
     draw.line((_GAP, top, width - _GAP, top), _FAINT)
-    draw.text((_GAP, top + 6), f"from near to far, by {score}" if hits else "nothing was found", _FAINT, _font(13))
-    _draw_tiles(sheet, found, top + _LINE + _GAP)
+    told = f"best first, by {score}; {_WEAK}" if any(hit.is_weak for hit in hits) else f"best first, by {score}"
+    draw.text((_GAP, top + 6), told if hits else "nothing was found", _FAINT, _font(13))
+    left = _GAP
+    for term, colour in colours.items():
+        draw.text((left, top + 6 + _LINE), _short(term), colour, _font(13))
+        left += _TILE + _GAP
+    _draw_tiles(sheet, found, top + _LINE + _GAP + legend)
     return sheet
 
 
@@ -62,14 +90,39 @@ def _height(tiles: Sequence[Tile]) -> int:
 def _draw_tiles(sheet: Image.Image, tiles: Sequence[Tile], top: int) -> int:
     """Draws the tiles from that height on; where they end."""
     draw = ImageDraw.Draw(sheet)
-    for number, (path, name, note) in enumerate(tiles):
+    for number, (path, name, note, boxes) in enumerate(tiles):
         line, column = divmod(number, _COLUMNS)
         x, y = _GAP + column * (_TILE + _GAP), top + line * (_TILE + 2 * _LINE + _GAP)
         picture = _thumbnail(path)
-        sheet.paste(picture, (x + (_TILE - picture.width) // 2, y + (_TILE - picture.height) // 2))
+        left, above = x + (_TILE - picture.width) // 2, y + (_TILE - picture.height) // 2
+        sheet.paste(picture, (left, above))
+        for inset, (colour, box) in enumerate(boxes):
+            _draw_box(draw, (left, above), picture.size, box, colour, inset)
         draw.text((x, y + _TILE + 2), name, _INK, _font(13))
         draw.text((x, y + _TILE + 2 + _LINE), note, _FAINT, _font(13))
     return top + _height(tiles)
+
+
+def _draw_box(
+    draw: ImageDraw.ImageDraw,
+    corner: tuple[int, int],
+    size: tuple[int, int],
+    box: tuple[float, float, float, float],
+    colour: str,
+    inset: int,
+) -> None:
+    """A frame around a part of a picture; those of several terms lie in each other."""
+    (x, y), (width, height), (left, top, right, bottom) = corner, size, box
+    edge = 3 * inset
+    corners = (x + left * width + edge, y + top * height + edge, x + right * width - edge, y + bottom * height - edge)
+    if corners[0] < corners[2] and corners[1] < corners[3]:
+        draw.rectangle(corners, outline=colour, width=2)
+
+
+def _colours(hits: Sequence[Hit]) -> dict[str, str]:
+    """A colour for each term that has a place somewhere."""
+    terms = dict.fromkeys(place.term for hit in hits for place in hit.where)
+    return {term: _COLOURS[number % len(_COLOURS)] for number, term in enumerate(terms)}
 
 
 def _thumbnail(path: str) -> Image.Image:

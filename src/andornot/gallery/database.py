@@ -239,6 +239,7 @@ class Database:
 
     def close(self) -> None:
         """Forgets what was not committed."""
+        self.catalogue = None
         self._connection.close()
 
     def insert(self, picture: Picture, by_camera: bool | None = None) -> None:

@@ -1,22 +1,23 @@
 """From files to what a gallery stores of them. The same here and on the nodes of a cluster."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 
 from ..model import Model
-from .feature_store import as_rows
 from .scanning import Scanned, scan_all
+from .sight import Seen, Sight
 
 BATCH: Final = 64
 
 
 class Encoded(NamedTuple):
-    """Some files, without their pixels; and by digest the features of those whose content was not known."""
+    """Some files, without their pixels; and all that is stored of those whose content was not known, by digest."""
 
     files: list[Scanned]
-    features: dict[bytes, Any]
+    fresh: list[bytes]
+    seen: Seen | None
 
 
 Encode = Callable[[Sequence[str], Model, Collection[bytes]], Iterator[Encoded]]
@@ -40,8 +41,5 @@ def encode_files(
 def _encode_batch(batch: Sequence[Scanned], model: Model, known: Collection[bytes]) -> Encoded:
     """Reads `known` once more: what was not when a file was decoded may be by now."""
     fresh = {item.digest: item.pixels for item in batch if item.pixels is not None and item.digest not in known}
-    features = {}
-    if fresh:
-        rows = as_rows(model.activations(torch.stack([*fresh.values()]), batch_size=BATCH, progress=False))
-        features = dict(zip(fresh, rows, strict=True))
-    return Encoded([item._replace(pixels=None) for item in batch], features)
+    seen = Sight(model).see(torch.stack([*fresh.values()]), BATCH) if fresh else None
+    return Encoded([item._replace(pixels=None) for item in batch], [*fresh], seen)

@@ -7,7 +7,7 @@ the last committed row was left by a killed writer, and the next one cuts it off
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,7 @@ class Features:
     def __init__(self, folder: Path, width: int, first_file: int, rows: int) -> None:
         self.width, self.rows = width, rows
         self._maps: list[np.ndarray] = []
-        for number, count in _files(first_file, rows):
+        for number, count in files_of(first_file, rows):
             file = feature_file(folder, number)
             if file.stat().st_size < count * width * 2:
                 raise DamagedError(f"{file} is damaged: it is shorter than what was written to it")
@@ -68,7 +68,7 @@ class FeatureWriter:
         self._folder, self._width, self._claim = folder, width, claim
         self.first_file, self.rows = first_file, rows
         self._unsynced: set[Path] = set()
-        for number, count in _files(first_file, rows):
+        for number, count in files_of(first_file, rows):
             file = feature_file(folder, number)
             if file.exists() and file.stat().st_size > count * width * 2:
                 os.truncate(file, count * width * 2)
@@ -76,7 +76,7 @@ class FeatureWriter:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the files that have rows in them."""
-        return tuple(_PATTERN.format(number) for number, _ in _files(self.first_file, self.rows))
+        return tuple(_PATTERN.format(number) for number, _ in files_of(self.first_file, self.rows))
 
     def append(self, features: np.ndarray) -> int:
         """Writes rows `(n, width)` behind the last; the number of the first of them."""
@@ -87,7 +87,7 @@ class FeatureWriter:
             file = feature_file(self._folder, self.first_file + number)
             if place == 0:
                 self._claim(file.name)
-            _write_at(file, place * self._width * 2, np.ascontiguousarray(part, np.float16).tobytes())
+            write_at(file, place * self._width * 2, np.ascontiguousarray(part, np.float16).tobytes())
             self._unsynced.add(file)
             done += len(part)
         self.rows += len(features)
@@ -99,10 +99,7 @@ class FeatureWriter:
 
     def sync(self) -> None:
         """Waits until all rows are on the disk."""
-        # The folder as well, or a new file itself may be lost.
-        for path in [*self._unsynced, self._folder] if self._unsynced else []:
-            with _opened(path, os.O_RDONLY) as number:
-                os.fsync(number)
+        sync_files(self._folder, self._unsynced)
         self._unsynced.clear()
 
     def start_anew(self) -> None:
@@ -112,7 +109,7 @@ class FeatureWriter:
 
     def extend(self) -> None:
         """Makes files that were cut off or removed as long as they should be, with zeros."""
-        for number, count in _files(self.first_file, self.rows):
+        for number, count in files_of(self.first_file, self.rows):
             file = feature_file(self._folder, number)
             with file.open("ab") as opened:
                 if opened.tell() < count * self._width * 2:
@@ -137,21 +134,30 @@ def first_files(folder: Path) -> list[int]:
     return sorted(int(match[1]) for child in folder.iterdir() if (match := _NAME.fullmatch(child.name)))
 
 
-def _files(first_file: int, rows: int) -> list[tuple[int, int]]:
+def sync_files(folder: Path, files: Collection[Path]) -> None:
+    """Waits until some files of a folder are on the disk."""
+    # The folder as well, or a new file itself may be lost.
+    for path in [*files, folder] if files else []:
+        with opened_file(path, os.O_RDONLY) as number:
+            os.fsync(number)
+
+
+def files_of(first_file: int, rows: int) -> list[tuple[int, int]]:
     """The number of each file, and how many rows it has."""
     starts = range(0, rows, ROWS_PER_FILE)
     return [(first_file + index, min(rows - start, ROWS_PER_FILE)) for index, start in enumerate(starts)]
 
 
-def _write_at(file: Path, offset: int, content: bytes) -> None:
-    with _opened(file, os.O_WRONLY | os.O_CREAT) as number:
+def write_at(file: Path, offset: int, content: bytes) -> None:
+    """Writes into a file, which is made if it is not there."""
+    with opened_file(file, os.O_WRONLY | os.O_CREAT) as number:
         while content:
             written = os.pwrite(number, content, offset)
             content, offset = content[written:], offset + written
 
 
 @contextmanager
-def _opened(file: Path, flags: int) -> Iterator[int]:
+def opened_file(file: Path, flags: int) -> Iterator[int]:
     """The number of an opened file. Errors name the file: that of a full disk by itself does not."""
     try:
         number = os.open(file, flags, 0o666)

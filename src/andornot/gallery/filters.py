@@ -25,6 +25,9 @@ _FORMATS: Final = (
 )
 
 
+_EVER: Final = (-(2**63), 2**63 - 1)
+
+
 class Conditions(NamedTuple):
     """A filter with the folder's whole path, and times in seconds as `Picture.taken` has them."""
 
@@ -63,11 +66,12 @@ def mask(where: Where, snapshot: Snapshot) -> np.ndarray:
     if conditions.label is not None:
         passing &= snapshot.in_folders(lambda folder: os.path.basename(folder) == conditions.label)  # noqa: PTH119
     if conditions.after is not None or conditions.before is not None:
-        taken = snapshot.taken
-        passing &= True if conditions.after is None else taken >= conditions.after
-        passing &= True if conditions.before is None else taken < conditions.before
+        after, before = conditions.after, conditions.before
+        passing &= snapshot.catalogue.taken_between(
+            _EVER[0] if after is None else after, _EVER[1] if before is None else before
+        )
     if conditions.needs_camera:
-        passing &= snapshot.by_camera != 0
+        passing = snapshot.catalogue.without_file_dates(passing)
     return passing
 
 

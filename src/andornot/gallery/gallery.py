@@ -19,6 +19,7 @@ from ..notebook import MOST_TILES
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
 from . import database
+from .basis import Basis
 from .browsing import Browser
 from .cluster import Cluster
 from .database import Snapshot, State
@@ -32,7 +33,7 @@ from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
 from .options import SEARCH_SCORES, SearchOptions, check_choice
 from .paths import StrPath, absolute, is_inside
-from .reading import read
+from .regions import Regions, StoredClasses, lacking_rows, read_all
 from .repairing import Repaired, repair
 from .scope import look_through
 from .searching import Query, Searcher
@@ -121,10 +122,11 @@ class Gallery:
     def refresh(self) -> None:
         """Takes what was committed since."""
         earlier: Snapshot | None = getattr(self, "_snapshot", None)
-        self._snapshot, self._features = read(self.folder)
+        self._snapshot, self._features, self._beside = read_all(self.folder)
         if earlier is not None:
             self._snapshot.follow(earlier)
         self._searcher: Searcher | None = None
+        self._opened_regions: tuple[Regions | None, StoredClasses | None] | None = None
 
     def refreshed(self) -> "Gallery":
         """Another `Gallery` with what was committed since, for who still reads this one; they share the model.
@@ -209,6 +211,7 @@ class Gallery:
         paths: StrPath | Iterable[StrPath],
         *,
         prune: bool = False,
+        regions: bool = False,
         cluster: str | None = None,
         progress: bool | None = None,
     ) -> Summary:
@@ -216,15 +219,32 @@ class Gallery:
 
         New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
+        `regions`: pictures of those folders without regions and classes (`without_regions`) are encoded once more.
         `cluster`: a Ray cluster that decodes and encodes, "ray://host:port", "local" for one of this machine's
         processors, or "auto": the one of RAY_ADDRESS, or else local.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, cluster, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, cluster, progress)
 
-    def update(self, *, prune: bool = False, cluster: str | None = None, progress: bool | None = None) -> Summary:
+    def update(
+        self,
+        *,
+        prune: bool = False,
+        regions: bool = False,
+        cluster: str | None = None,
+        progress: bool | None = None,
+    ) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._bring_up_to_date(None, prune, cluster, progress)
+        return self._bring_up_to_date(None, prune, regions, cluster, progress)
+
+    @property
+    def without_regions(self) -> int:
+        """How many pictures have no regions or no classes, though the model can give them.
+
+        They were indexed by an earlier version; `update(regions=True)` looks at these once more.
+        """
+        model = self.model  # which may refresh
+        return len(lacking_rows(self._snapshot, self._beside, model, thorough=False))
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Takes pictures out of the gallery, by path, file name or id; how many. The files stay where they are.
@@ -275,7 +295,7 @@ class Gallery:
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
     def _bring_up_to_date(
-        self, paths: list[str] | None, prune: bool, cluster: str | None, progress: bool | None
+        self, paths: list[str] | None, prune: bool, regions: bool, cluster: str | None, progress: bool | None
     ) -> Summary:
         encode = encode_files if cluster is None else Cluster(cluster).encode
         with open_writer(self.folder) as writer:
@@ -286,7 +306,8 @@ class Gallery:
             scope = look_through(paths, snapshot.paths, prune)
             self._remember_folders(writer, scope.folders, prune)
             model = self._model_of(writer.state)
-            summary = Indexing(writer, model, scope, encode=encode).run(progress)
+            lacking = writer.lacking(model) if regions else ()
+            summary = Indexing(writer, model, scope, lacking=lacking, encode=encode).run(progress)
             _finish(writer, model, summary)
             self._prepare_again()
         return summary
@@ -318,12 +339,12 @@ class Gallery:
 
     def derive(self) -> None:
         """Writes the degrees of all pictures where they are missing, if this process may; else searches are slower."""
-        degrees = self._searching.degrees if self._snapshot.state.calibrated_on != 0 else None
-        if degrees is None:
+        if self._snapshot.state.calibrated_on == 0:
             return
-        if degrees.rows < self._snapshot.state.rows:
-            with suppress(LockedError, OSError), writing(self.folder):
-                degrees.extend()
+        for vectors in (self._searching.degrees, self._searching.centred):
+            if vectors.rows < self._snapshot.state.rows:
+                with suppress(LockedError, OSError), writing(self.folder):
+                    vectors.extend()
         if self._snapshot.state.edition and not self._snapshot.catalogue.file:
             with suppress(LockedError, OSError), writing(self.folder):
                 database.keep_catalogue(self.folder, self._snapshot)
@@ -404,13 +425,38 @@ class Gallery:
         return self._searching.browse()
 
     @property
+    def _regions(self) -> Regions | None:
+        """The regions of this snapshot; None where the model has none, or no picture has any."""
+        return self._seen_in_pictures[0]
+
+    @property
+    def _kept_classes(self) -> StoredClasses | None:
+        """The classes seen in the pictures of this snapshot; None where the model has none, or no picture has any."""
+        return self._seen_in_pictures[1]
+
+    @property
+    def _seen_in_pictures(self) -> tuple[Regions | None, StoredClasses | None]:
+        if self._opened_regions is None:
+            model = self.model  # which may refresh
+            snapshot, (of_regions, of_classes) = self._snapshot, self._beside
+            state, regions, classes = snapshot.state, None, None
+            if of_regions is not None and of_regions.is_begun:
+                basis = Basis.load(self.folder / state.basis, state.basis_id, model) if state.basis else None
+                if basis is not None or not state.basis:
+                    regions = Regions(snapshot, self._features, of_regions, model, basis)
+            if of_classes.is_begun:
+                classes = StoredClasses(snapshot, of_classes)
+            self._opened_regions = regions, classes
+        return self._opened_regions
+
+    @property
     def _searching(self) -> Searcher:
         if self._searcher is None:
             model = self.model  # which may refresh
             if self._snapshot.state.calibrated_on == 0:
                 raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
             sources = Sources(self.folder, self._snapshot, self._features, model)
-            self._searcher = Searcher(sources, self._make_engine)
+            self._searcher = Searcher(sources, self._make_engine, self._regions)
         return self._searcher
 
 

@@ -25,9 +25,24 @@ class Hits(list["Hit"]):
         return Hits(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def _repr_html_(self) -> str:
-        pictures = [(hit.path, f"#{hit.id}, {hit.distance:.3f}") for hit in self]
-        note = "nearest first; under each its id and its distance" if self else ""
+        pictures = [(hit.path, f"#{hit.id}, {percent(hit.truth)}{' (weak)' * hit.is_weak}") for hit in self]
+        note = "best first; under each its id, and how far it matches" if self else ""
         return show_pictures(f"{len(self):,} {'hit' if len(self) == 1 else 'hits'}", pictures, note)
+
+
+def percent(truth: float) -> str:
+    """A truth as people read it; 100 % and 0 % are those of 1 and 0 alone.
+
+    >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
+    ('90 %', '99 %', '100 %', '1 %')
+    """
+    rounded = round(100 * truth)
+    return f"{min(max(rounded, 1), 99) if 0 < truth < 1 else rounded} %"
+
+
+def weak_from(hits: Sequence[Hit]) -> int:
+    """The place of the first hit from which on all are weak; as many as there are if the last is not."""
+    return next((place for place in range(len(hits), 0, -1) if not hits[place - 1].is_weak), 0)
 
 
 def show_pictures(title: str, pictures: Sequence[tuple[str, str]], note: str = "") -> str:

@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -50,11 +50,28 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
+class _Known(Collection[bytes]):
+    """The digests of contents of which nothing is lacking, as they are at any moment."""
+
+    def __init__(self, source: Mapping[bytes, Picture], wanted: Set[bytes]) -> None:
+        self._source, self._wanted = source, wanted
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._source and digest not in self._wanted
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (digest for digest in self._source if digest not in self._wanted)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Indexing:
     """Brings a gallery up to date with the files in scope.
 
-    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like. `encode` says
-    where that is done.
+    `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like. `lacking`: ids
+    of those that lack what is kept beside their features, to be looked at once more for that. `encode` says where that
+    is done.
     """
 
     def __init__(
@@ -63,10 +80,12 @@ class Indexing:
         model: Model,
         scope: Scope,
         suspect: Iterable[int] = (),
+        lacking: Iterable[int] = (),
         encode: Encode = encode_files,
     ) -> None:
         self._encode = encode
         self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
+        self._lacking = set(lacking) - self._suspect
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
         self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
@@ -78,6 +97,7 @@ class Indexing:
             if picture.id not in self._suspect:
                 self._before.setdefault(picture.digest, []).append(picture)
                 self._source[picture.digest] = picture
+        self._wanted = {picture.digest for picture in self._known.values() if picture.id in self._lacking}
         self._summary = Summary(skipped=scope.skipped)
         self._uncommitted, self._last_commit = 0, time.monotonic()
 
@@ -86,7 +106,7 @@ class Indexing:
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         self._model.expect(len(new))
         with track("indexing", len(new), shown=progress) as bar:
-            for encoded in self._encode(new, self._model, self._source.keys()):
+            for encoded in self._encode(new, self._model, _Known(self._source, self._wanted)):
                 self._take(encoded)
                 bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
                 bar.update(len(encoded.files))
@@ -96,7 +116,9 @@ class Indexing:
 
     def _is_unchanged(self, path: str) -> bool:
         picture, broken = self._known.get(path), self._writer.snapshot.broken.get(path)
-        if (picture is None and broken is None) or (picture is not None and picture.id in self._suspect):
+        if (picture is None and broken is None) or (
+            picture is not None and (picture.id in self._suspect or picture.id in self._lacking)
+        ):
             return False
         try:
             status = os.stat(path)  # noqa: PTH116
@@ -115,28 +137,38 @@ class Indexing:
 
     def _take(self, encoded: Encoded) -> None:
         """Makes some files part of the gallery."""
+        seen, numbers = encoded.seen, {digest: number for number, digest in enumerate(encoded.fresh)}
+        if seen is not None:
+            self._writer.begin_regions(self._model, seen)
+        features = {} if seen is None else dict(zip(encoded.fresh, seen.features, strict=True))
+        beside: dict[int, list[tuple[int, int]]] = {}
         for item in encoded.files:
             if item.reason:
                 self._put_broken(item)
-            else:
-                self._put(item, encoded.features)
+            elif (place := self._put(item, features)) is not None:
+                beside.setdefault(numbers[item.digest], []).append(place)
+        if seen is not None:
+            self._writer.put_beside(self._model, seen, beside)
         self._uncommitted += len(encoded.files)
         if self._uncommitted >= COMMIT_PICTURES or time.monotonic() > self._last_commit + COMMIT_SECONDS:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
 
-    def _put(self, item: Scanned, features: dict[bytes, Any]) -> None:
+    def _put(self, item: Scanned, features: dict[bytes, np.ndarray]) -> tuple[int, int] | None:
+        """Makes a file part of the gallery; the row that is to get more beside its features, and their checksum."""
         before, source = self._known.get(item.path), self._source.get(item.digest)
         if before is not None and before.digest == item.digest and before.id not in self._suspect:  # only touched
             self._summary.unchanged += 1
-            self._update(before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken), item.by_camera)
-            return
+            now = before._replace(size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
+            if now != before or before.id in self._undated:
+                self._update(now, item.by_camera)
+            return (before.row, before.features_crc) if before.id in self._lacking else None
         if before is None and (moved := self._take_abandoned(item.digest)) is not None:
             self._summary.moved += 1
             self._known.pop(moved.path, None)
             same = moved._replace(path=item.path, size=item.size, mtime_ns=item.mtime_ns, taken=item.taken)
             self._update(same, item.by_camera)
-            return
+            return (moved.row, moved.features_crc) if moved.id in self._lacking else None
         if before is None:
             self._summary.added += 1
         else:
@@ -157,6 +189,11 @@ class Indexing:
             self._writer.database.insert(picture, item.by_camera)
         else:
             self._update(picture, item.by_camera)
+        if item.digest in features:
+            return picture.row, picture.features_crc
+        if source is not None:
+            self._writer.copy_beside(source, picture.row)
+        return None
 
     def _stored(self, picture: Picture) -> np.ndarray:
         """The features of a picture, to be copied; damage must not get a checksum that fits."""
@@ -190,7 +227,12 @@ class Indexing:
             # For now, perhaps: nothing is concluded from that, and the next index tries again.
             self._summary.broken[item.path] = item.reason
             return
-        before = self._known.pop(item.path, None)
+        before = self._known.get(item.path)
+        same = before is not None and (is_gone(item.path) or (item.size, item.mtime_ns) == before[2:4])
+        if before is not None and before.id in self._lacking and same:
+            self._summary.unchanged += 1  # its features are there: nothing is lost if it cannot be looked at once more
+            return
+        self._known.pop(item.path, None)
         if before is not None:
             self._writer.database.remove(before.id)
         if is_gone(item.path):  # since it was found

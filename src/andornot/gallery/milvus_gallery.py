@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..data.cache import default_cache_folder
@@ -21,7 +20,16 @@ from .engines import Engine
 from .engines.milvus import SearchedMilvus
 from .engines.milvus_about import About
 from .engines.milvus_connection import Address, Connection
-from .engines.milvus_records import MOST_AT_ONCE, Facts, MilvusRecords, MilvusSources, MilvusVectors, expression_of
+from .engines.milvus_records import (
+    MOST_AT_ONCE,
+    Facts,
+    MilvusCentred,
+    MilvusCentredVectors,
+    MilvusRecords,
+    MilvusSources,
+    MilvusVectors,
+    expression_of,
+)
 from .errors import GalleryError
 from .filters import Selection, resolve
 from .gallery import Gallery
@@ -149,22 +157,50 @@ class MilvusGallery(Gallery):
 
 
 class _Selection(Selection):
-    """The pictures that pass a filter, as far as one answer of Milvus goes."""
+    """The pictures that pass a filter."""
 
     def __init__(self, records: MilvusRecords, where: Where | None) -> None:
         self.where = where
         self._records = records
-        self.expression = "" if where is None else expression_of(resolve(where, records))
+        self._expression = "" if where is None else expression_of(resolve(where, records))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        return self._records.count(self._expression)
 
     @cached_property
     def rows(self) -> np.ndarray:
         """Their ids, which ascend."""
-        if self._records.count(self.expression) > MOST_AT_ONCE:
+        if self._count > MOST_AT_ONCE:
             raise GalleryError(
                 f"Milvus finds fewer than were asked for, and more than {MOST_AT_ONCE:,} pictures pass: ask for fewer, "
                 "or narrow the filter"
             )
-        return self._records.ids(self.expression, MOST_AT_ONCE)
+        return self._records.ids(self._expression)
+
+
+class _Everything(_Selection):
+    """All pictures. Their rows are those of a sample, which is all that truths look at."""
+
+    def __init__(self, records: MilvusRecords, centred: MilvusCentred) -> None:
+        super().__init__(records, None)
+        self._centred = centred
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Those of the sample."""
+        return self._centred.sample
+
+
+class _Engine(SearchedMilvus):
+    """What finds pictures."""
+
+    def _compare(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        records: Any = self._snapshot
+        return self._exact.search(queries, top, _Selection(records, selection.where))
 
 
 class _Searcher(Searcher):
@@ -172,38 +208,46 @@ class _Searcher(Searcher):
 
     def __init__(self, address: Address, server: Connection, sources: MilvusSources, facts: Facts) -> None:
         self._address, self._server, self._facts = address, server, facts
-        self._sources: Any = sources
+        self._sources = sources
         self._records: Any = sources.snapshot
         self._names = Names(self._records)
+        self._regions, self.word_truths = None, None
+        self._degrees: Any = MilvusVectors(sources, "degrees")
+        self.centred: Any = MilvusCentred(server, address.collection, facts, sources.model)
         self._engines = {}
-        self._everything = self._select(None)
+        self._everything = _Everything(self._records, self.centred)
 
     def browse(self) -> Browser:
         """The same state, to look around in."""
-        return _Browser(self._sources, self._facts)
+        return _Browser(cast(MilvusSources, self._sources), self._facts)
 
     def _select(self, where: Where | None) -> Selection:
         return _Selection(self._records, where)
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
-            vectors: Any = MilvusVectors(self._sources, "degrees" if score == CENTRED else score)
-            self._engines[score] = vectors, SearchedMilvus(self._address, self._server, vectors)
+            sources: Any = self._sources
+            vectors: Any = (
+                MilvusCentredVectors(sources, self.centred) if score == CENTRED else MilvusVectors(sources, score)
+            )
+            self._engines[score] = vectors, _Engine(self._address, self._server, vectors)
         return self._engines[score]
 
     def _own_engine(self, score: object, dimensions: int) -> NoReturn:  # noqa: ARG002
         raise GalleryError("a score of your own compares with all pictures: ask the gallery in its folder")
 
-    def _nearest(self, queries: Any, score: Any, top: int, selection: Selection) -> Any:
+    def _search_condition(self, *_: Any) -> NoReturn:
+        raise GalleryError(
+            "conditions and words look at all pictures, which are in Milvus: ask the gallery in its folder, or write "
+            "a term, with & | ~ and pictures"
+        )
+
+    def _nearest(self, queries: Any, wholes: Tensor, score: Any, top: int, selection: Selection) -> Any:
         if not isinstance(score, str):
             self._own_engine(score, 0)
-        found = super()._nearest(queries, score, top, selection)
+        found = super()._nearest(queries, wholes, score, top, selection)
         self._records.entries(found[0].flatten().tolist())  # all at once, and not one by one
         return found
-
-    @cached_property
-    def _mean(self) -> Tensor:
-        return torch.tensor(self._facts.values["mean"], dtype=torch.float32)
 
     def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:  # noqa: ARG002
         raise GalleryError(_WHY)
@@ -320,7 +364,7 @@ class _Browser(Browser):
         raise GalleryError("the degrees of a feature in all pictures are in Milvus: ask the gallery in its folder")
 
     def _found(self, position: int) -> Entry:
-        entry = self._records.entry(position)
+        entry: Entry | None = self._records.entry(position)
         if entry is None:
             raise GalleryError(f"there is no picture {position} any more")
         return entry

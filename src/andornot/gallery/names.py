@@ -4,9 +4,9 @@ import heapq
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ..logic import Formula, FormulaError
+from ..logic import Atom, Crop, Formula, FormulaError
 from .records import Picture, Records
 
 _NEAREST: Final = 100
@@ -16,11 +16,14 @@ _SHOWN: Final = 3
 class Named(NamedTuple):
     """The file that a name stands for, and its id in the gallery; None for one outside.
 
-    `path` is the name itself for a picture that was given without a file.
+    `path` is the name itself for a picture that was given without a file. `kind` is "picture", "crop" or "word".
     """
 
     path: str
     id: int | None
+    kind: str = "picture"
+    crop: Crop | None = None
+    meaning: Any = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class Resolved:
 
     formula: Formula
     named: dict[str, Named]
+
+
+def key_of(atom: Atom) -> str:
+    """What an atom is called where values of atoms are given by name."""
+    return atom.name if atom.is_plain else str(atom)
 
 
 class Names:
@@ -43,7 +51,11 @@ class Names:
         With `given`, names of pictures that are not in the gallery, a name is an id, a file name or one of these: no
         path is looked at, and none is told.
         """
-        return Resolved(formula, {name: self._find(name, formula, given) for name in formula.names})
+        return Resolved(formula, {key_of(atom): self._stands_for(atom, formula, given) for atom in formula.atoms})
+
+    def _stands_for(self, atom: Atom, formula: Formula, given: Collection[str] | None) -> Named:
+        found = self._find(atom.name, formula, given)
+        return found if atom.crop is None else found._replace(kind="crop", crop=atom.crop)
 
     def _find(self, name: str, formula: Formula, given: Collection[str] | None) -> Named:
         pictures = self.pictures(name) if given is None else self._without_paths(name)

@@ -16,10 +16,10 @@ from .errors import GalleryError
 if TYPE_CHECKING:
     from ..logic.distance import Distance, Score
 
-# Degrees again, of a query without what it has in common with the gallery's mean. An OR has much of that, and would
-# find the same few pictures whatever it is of (docs/results.md, "Hubs").
+# Degrees again, without what all pictures of a gallery have in common. An OR has much of that, and would find the same
+# few pictures whatever it is of (docs/results.md, "Hubs").
 CENTRED: Final = "centred"
-SEARCH_SCORES: Final = (*SCORES, CENTRED)
+SEARCH_SCORES: Final = (CENTRED, *SCORES)
 
 
 def _option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: str | None = None) -> Any:  # noqa: A002
@@ -48,39 +48,55 @@ class Where:
 class SearchOptions:
     """How to evaluate, to score and to select. What cannot be meant is a GalleryError.
 
-    - `score`: "degrees", "cross-entropy", "containment" or "centred", which is degrees without hubs, compared exactly;
-      or your own, compared exactly too: a `Score`, or a function such as `degree_distance`.
-    - `semantics` and `logic` are those of `Formula.evaluate`.
+    - `score`, for terms: "centred", what a picture has beyond the gallery's average one; "degrees", "cross-entropy",
+      "containment"; or your own, compared exactly: a `Score`, or a function such as `degree_distance`.
+    - `semantics` is that of `Formula.evaluate`, and `logic` that of `evaluate` and of `Formula.truth`; None is "godel"
+      for terms, and "product" for what joins them to a condition.
+    - `min_truth`: less true hits are left out.
+    - `expand`: at most so many of its nearest pictures say what kind of thing a term of a condition shows.
     - `include_queries`: the pictures that a formula names are hits of it as well.
     - `why` gives each hit the features that carried it.
 
     >>> SearchOptions(top=3, where=Where(label="dogs")).score
-    'degrees'
+    'centred'
     """
 
     top: int = _option(10, "how many pictures", metavar="K")
-    score: "str | Score | Distance" = _option("degrees", "how to compare", choices=SEARCH_SCORES)  # noqa: RUF009
+    score: "str | Score | Distance" = _option(CENTRED, "how to compare with a term", choices=SEARCH_SCORES)  # noqa: RUF009
     semantics: str = _option(
         "exact", "a picture that is named twice is one and the same, or as in the paper not", choices=SEMANTICS
     )
-    logic: str = _option("godel", "what OR, AND and NOT compute", choices=LOGICS)
+    logic: str | None = _option(
+        None, "what OR, AND and NOT compute (default: godel in terms, product in conditions)", choices=LOGICS
+    )
     where: Where = Where()
     include_queries: bool = _option(False, "also the pictures that the formula names")
     why: bool = _option(False, "which features carried each match, and who shows them most")
+    min_truth: float = _option(0.0, "only matches of at least this truth, from 0 to 1", metavar="T")
+    expand: int = _option(
+        20,
+        "so many of its nearest pictures say what kind of thing a term of a condition shows; 0 for none",
+        metavar="K",
+    )
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "top", index(self.top))
-        except TypeError:
-            raise GalleryError(f"top must be a whole number, got {self.top!r}") from None
-        if self.top < 1:
-            raise GalleryError(f"top must be at least 1, got {self.top}")
+        for name, least in (("top", 1), ("expand", 0)):
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, index(value))
+            except TypeError:
+                raise GalleryError(f"{name} must be a whole number, got {value!r}") from None
+            if value < least:
+                raise GalleryError(f"{name} must be at least {least}, got {value}")
+        if not isinstance(self.min_truth, int | float) or not 0 <= self.min_truth <= 1:
+            raise GalleryError(f"min_truth must be a number from 0 to 1, got {self.min_truth!r}")
         if isinstance(self.score, str) or not (callable(self.score) or hasattr(self.score, "query")):
             check_choice("score", self.score, SEARCH_SCORES)
         if callable(self.score) and self.why:
             raise GalleryError("why cannot be told by a score that is a function: it looks at no feature alone")
         check_choice("semantics", self.semantics, SEMANTICS)
-        check_choice("logic", self.logic, LOGICS)
+        if self.logic is not None:
+            check_choice("logic", self.logic, LOGICS)
         if self.where is None:
             object.__setattr__(self, "where", Where())
         elif not isinstance(self.where, Where):
@@ -98,7 +114,7 @@ class SearchOptions:
 
 
 class Option(NamedTuple):
-    """One option, for who makes a flag or a parameter of it. `kind` is int, str or bool."""
+    """One option, for who makes a flag or a parameter of it. `kind` is int, float, str or bool."""
 
     name: str
     kind: type

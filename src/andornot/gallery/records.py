@@ -13,7 +13,7 @@ import numpy as np
 from ..version import __version__
 
 FORMAT: Final = 2
-_LISTS: Final = ("folders", "spare")
+_LISTS: Final = ("folders", "spare", "beside")
 _NUMBERS: Final = struct.Struct("<8q")
 
 Record = tuple[Any, ...]
@@ -93,6 +93,9 @@ class State:
     model that was given. `pictures`: how many there are. `folders`: those that `update` looks through. `spare`: names
     of files and folders that the gallery wrote, or began to write, and does not need; the next writer removes these,
     and nothing else. `edition`: the name of the catalogue that has just these records; 0 if there is none.
+    `beside`: the names of files with what is kept of pictures beside their features. `grid`: the height and the width
+    of the feature maps whose windows are their regions, as "7x7". `basis`: the folder of what these are written in, and
+    `basis_id`; empty as long as they are in full.
     """
 
     model: str
@@ -106,6 +109,10 @@ class State:
     folders: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
     edition: int = 0
+    beside: tuple[str, ...] = ()
+    grid: str = ""
+    basis: str = ""
+    basis_id: str = ""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -121,10 +128,11 @@ class State:
         content = {key: value for key, value in values.items() if key != "checksum"}
         if content.get("format") != FORMAT or values.get("checksum") != _mapping_crc(content):
             return None
-        # Whoever wrote it before there were catalogues named none; nothing else can be missing in what is whole.
-        own = {field.name: content.get(field.name, 0) for field in fields(cls)}
-        lists = {name: tuple(filter(None, os.fsdecode(own[name]).split("\0"))) for name in _LISTS}
-        return cls(**{**own, **lists})
+        # What an earlier version did not know of is not there; nothing else can be missing in what is whole.
+        own: dict[str, Any] = {field.name: content[field.name] for field in fields(cls) if field.name in content}
+        for name in own.keys() & set(_LISTS):
+            own[name] = tuple(filter(None, os.fsdecode(own[name]).split("\0")))
+        return cls(**own)
 
 
 class Records(Protocol):

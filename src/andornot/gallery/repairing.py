@@ -12,6 +12,7 @@ import numpy as np
 
 from ..model import Model, ModelError
 from . import database, format_1
+from .beside_repair import forget_damaged, found_beside, still_without
 from .database import STATES, Picture, Snapshot, State
 from .errors import DamagedError, GalleryError
 from .feature_store import Features, checksum, feature_file, first_files, read_row
@@ -36,7 +37,8 @@ class Repaired:
 
     `kept_records`: of how many pictures a damaged database could still be read, None for a sound one. `model`: what
     became of a damaged model. `summary` is of the pictures whose features or records were damaged. `lost_folders`:
-    which folders the gallery has is not known any more.
+    which folders the gallery has is not known any more. `damaged_beside`: pictures whose regions or classes were
+    damaged; `lost_beside`: those that are without them now.
     """
 
     kept_records: int | None
@@ -44,6 +46,8 @@ class Repaired:
     summary: Summary
     model: str = ""
     lost_folders: bool = False
+    damaged_beside: int = 0
+    lost_beside: int = 0
 
     def __str__(self) -> str:
         done = []
@@ -60,6 +64,11 @@ class Repaired:
             done.append(
                 f"the features of {self.damaged_features:,} pictures were damaged: {self.summary.changed:,} are "
                 f"encoded anew, {gone:,} dropped because their files are gone or broken"
+            )
+        if self.damaged_beside:
+            done.append(
+                f"the regions or classes of {self.damaged_beside:,} pictures were damaged: "
+                f"{self.damaged_beside - self.lost_beside:,} are made anew, {self.lost_beside:,} have none now"
             )
         if self.summary.added:
             done.append(f"the records of {self.summary.added:,} pictures were damaged: they are added anew")
@@ -99,18 +108,29 @@ def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool 
             if mended.told:
                 writer.replace_model(mended.model, mended.calibrated_on, remove_old=False)
             suspect = _damaged(snapshot, features)
+            ids = {picture.id for picture in suspect}
+            lacking = [picture for picture in forget_damaged(writer, mended.model) if picture.id not in ids]
             files = [] if saved is None else saved.files
             summary = Summary()
-            if suspect or files:
-                scope = Scope([], [], [*(picture.path for picture in suspect), *files])
-                ids = [picture.id for picture in suspect]
-                summary = Indexing(writer, mended.model, scope, ids).run(progress)
+            if suspect or files or lacking:
+                scope = Scope([], [], [*(picture.path for picture in (*suspect, *lacking)), *files])
+                wanted = [picture.id for picture in lacking]
+                summary = Indexing(writer, mended.model, scope, ids, wanted).run(progress)
+            lost = still_without(writer, lacking)
             if mended.told and writer.state.calibrated_on == 0:
                 writer.calibrate(mended.model)
             lost_folders = saved is not None and saved.state is None and not writer.state.folders
         finally:
-            writer.database.close()
-    return Repaired(None if saved is None else len(saved.pictures), len(suspect), summary, mended.told, lost_folders)
+            writer.close()
+    return Repaired(
+        None if saved is None else len(saved.pictures),
+        len(suspect),
+        summary,
+        mended.told,
+        lost_folders,
+        len(lacking),
+        lost,
+    )
 
 
 def _is_sound(folder: Path) -> bool:
@@ -257,7 +277,8 @@ def _derived_state(folder: Path, saved: _Saved, given: Model | None) -> State:
         rows = max((picture.row for picture in pictures), default=-1) + 1
         calibrated_on = 0 if is_uncalibrated(model) else None
         next_id = _next_id(folder, saved, width)
-        return State(name, model.id, width, calibrated_on, first_file, rows, next_id, folders=saved.folders)
+        state = State(name, model.id, width, calibrated_on, first_file, rows, next_id, folders=saved.folders)
+        return found_beside(folder, state, model, pictures)
     raise GalleryError(
         f"{folder} cannot be repaired: its model is lost too; andornot index --repair --model COPY takes another copy "
         "of it; or index the pictures into a new gallery"

@@ -2,34 +2,42 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Final
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ..logic import Formula, FormulaError, Representation
+from ..data import BrokenImageError
+from ..data.decoding import measure
+from ..logic import Formula, Representation
 from ..logic.distance import SCORES, Distance, Score
+from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
+from .centred import Centred, CentredVectors, evenly
+from .conditions import ConditionSearch, Found, Term, Truths, WordTruths, truth_of_asked_for
+from .cropping import cut
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
 from .engines.exact import search_by
 from .errors import GalleryError
 from .filters import Selection
-from .names import Named, Names, Resolved
+from .likeness.products import similarities
+from .likeness.truth import unrelated
+from .names import Named, Names, Resolved, key_of
 from .options import CENTRED, SearchOptions, Where
 from .records import Entry, Origin, Picture, Records
-from .vectors import MANY, Computed, Degrees, Sources, Stored, Vectors, evenly
+from .regions import Regions
+from .vectors import Computed, Degrees, Sources, Stored, Vectors
 
 Query = Resolved | Representation
 
-# Degrees that differ by less, relative to themselves, are equal but for their rounding.
-_ROUNDING: Final = 1e-6
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
+_HALF: Final = 0.5
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
 _BLOCK: Final = 8192
@@ -48,8 +56,19 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where in a picture a term of a condition was found: left, top, right, bottom, as fractions of the picture."""
+
+    term: str
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Smaller distances are nearer, whatever the score.
+    """A picture that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
+
+    `truth`, from 0 to 1, says how far the picture stands out in the gallery by what was asked for. A weak one is what
+    the best of as many unrelated pictures may reach. `where` has a place for each term that was found in a region.
 
     `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
     is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since.
@@ -61,30 +80,33 @@ class Hit:
     why: tuple[Reason, ...] = field(default=())
     taken: str = ""
     taken_from: Origin = "unknown"
+    truth: float = 0.0
+    is_weak: bool = False
+    where: tuple[Place, ...] = ()
+
+
+class _Looked(NamedTuple):
+    """What names stand for: representations, and the activations of those whose files or features are here."""
+
+    values: dict[Named, Representation]
+    activations: dict[Named, Tensor]
 
 
 ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
 """For a query, by its number, and rows that it found: why."""
 
 
-class EmptyQueryError(FormulaError):
-    """A query that is like no picture more than like any other."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("nothing is left to look for: this has no feature more than any other", text, 0)
-
-    def __reduce__(self) -> tuple[type["EmptyQueryError"], tuple[str]]:  # type: ignore[override]
-        return type(self), (self.text,)
-
-
 class Searcher:
     """One state of a gallery, ready to be searched."""
 
-    def __init__(self, sources: Sources, make_engine: MakeEngine) -> None:
-        self._sources, self._make_engine = sources, make_engine
+    def __init__(self, sources: Sources, make_engine: MakeEngine, regions: Regions | None = None) -> None:
+        self._sources, self._make_engine, self._regions = sources, make_engine, regions
         self._records: Records = sources.snapshot
         self._names = Names(self._records)
         self.degrees = Degrees(sources)
+        self.centred = Centred(sources, self.degrees)
+        self.word_truths: WordTruths | None = None
+        self._degrees = Vectors(sources, self.degrees)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
         self._most: dict[int, tuple[str, ...]] = {}
         self._everything = self._select(None)
@@ -100,37 +122,106 @@ class Searcher:
     def search(
         self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
     ) -> list[list[Hit]]:
-        """The hits of each query, all found by one call of the engine."""
-        named = [query.named if isinstance(query, Resolved) else {} for query in queries]
+        """The hits of each query; those of all terms are found by one call of the engine."""
         selection = self._everything if options.where == Where() else self._select(options.where)
-        if not queries:
-            return []
-        evaluated = self._evaluate(queries, options, pictures)
-        _refuse_empty(queries, evaluated, options.score)
-        # The pictures of a formula are left out of its own hits; so more are asked for.
-        own = [{thing.id for thing in things.values()} - {None} for things in named]
-        spare = 0 if options.include_queries else max(map(len, own))
-        rows, scores, reasons_of = self._nearest(evaluated, options.score, options.top + spare, selection)
-        found = self._records.ids_of_rows(rows)
-        results = []
-        for query, left_out in enumerate(own):
-            if options.include_queries:
-                left_out = set()
-            places = [place for place, identity in enumerate(found[query].tolist()) if identity not in left_out]
-            places = places[: options.top]
-            why = reasons_of(query, rows[query, places]) if options.why else [()] * len(places)
-            results.append(
-                [
-                    self._hit(int(found[query, place]), _distance(options.score, float(scores[query, place])), reasons)
-                    for place, reasons in zip(places, why, strict=True)
-                ]
+        looked = self._look(queries, pictures)
+        results: dict[int, list[Hit]] = {}
+        terms: dict[int, Query] = {}
+        for number, query in enumerate(queries):
+            if isinstance(query, Resolved) and (query.formula.is_condition or is_word(query.formula, query.named)):
+                results[number] = self._search_condition(query, options, selection, looked) if len(selection) else []
+            else:
+                terms[number] = query
+        if terms:
+            results.update(
+                zip(terms, self._search_terms([*terms.values()], options, selection, looked.values), strict=True)
             )
+        return [results[number] for number in range(len(queries))]
+
+    def _search_terms(
+        self, queries: Sequence[Query], options: SearchOptions, selection: Selection, values: Values
+    ) -> list[list[Hit]]:
+        evaluated = self._evaluate(queries, options, values)
+        for query, degrees in zip(queries, evaluated.degrees, strict=True):
+            text = query.formula.text if isinstance(query, Resolved) else repr(query)
+            refuse_empty(text, degrees, needs_direction=options.score in ("degrees", CENTRED))
+        if not len(selection):
+            return [[] for _ in queries]
+        wholes = self._wholes(queries, evaluated, options, values)
+        # The pictures of a formula are left out of its own hits; so more are asked for.
+        own = [_own_ids(query, options) for query in queries]
+        found, scores, reasons_of = self._nearest(
+            evaluated, wholes, options.score, options.top + max(map(len, own)), selection
+        )
+        scale = Truths([Term(whole) for whole in wholes], self.centred, self._everything).whole_scale
+        alike = torch.from_numpy(scores) if options.score == CENTRED else self._alike(wholes, found)
+        truths = scale.truth(alike.double()).float().numpy()
+        weak = unrelated(len(selection), 1)
+        results = []
+        for number, left_out in enumerate(own):
+            kept = self._kept(found[number], left_out, options.top)
+            rows, distances = found[number, kept], [_distance(options.score, float(scores[number, at])) for at in kept]
+            reasons = reasons_of(number, rows) if options.why else _no_reasons(number, rows)
+            hits = map(self._hit, rows.tolist(), distances, truths[number, kept].tolist(), reasons, repeat(weak))
+            results.append([hit for hit in hits if hit.truth >= options.min_truth])
         return results
+
+    def _search_condition(
+        self, query: Resolved, options: SearchOptions, selection: Selection, looked: _Looked
+    ) -> list[Hit]:
+        formula, logic = query.formula, options.logic or "product"
+        terms = self._asking(options).terms_of(query, looked.values, self._in_regions(looked))
+        left_out = _own_ids(query, options)
+        search = ConditionSearch(
+            self.centred, self._engine(CENTRED)[1], self._everything, self._regions, self.word_truths
+        )
+        found = search.search(formula, terms, logic, options.top + len(left_out), selection)
+        kept = self._kept(found.rows, left_out, options.top)
+        rows, truths = found.rows[kept], found.truths[kept]
+        reasons = self._why_condition(query, rows, options, looked.values) if options.why else _no_reasons(0, rows)
+        hits = map(self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0))
+        weak = found.asked_for[kept] < _weak(formula, terms, logic, len(selection))
+        return [
+            replace(hit, is_weak=is_weak, where=self._where(hit, formula, found, place))
+            for hit, is_weak, place in zip(hits, weak.tolist(), kept, strict=True)
+            if hit.truth >= options.min_truth
+        ]
+
+    def _in_regions(self, looked: _Looked) -> InRegions | None:
+        """What terms are asked by in regions, if there are any: they have a head of their own."""
+        if self._regions is None:
+            return None
+        basis = self._regions.basis
+        values = dict(looked.values)
+        if looked.activations:
+            seen = basis.represent(torch.stack([*looked.activations.values()]))
+            values.update(zip(looked.activations, seen, strict=True))
+        return InRegions(basis, values, lambda rows: basis.degrees(self._sources.activations(rows)))
+
+    def _where(self, hit: Hit, formula: Formula, found: Found, place: int) -> tuple[Place, ...]:
+        """Where what is asked for is in a hit."""
+        numbers = {
+            formula.terms[term]: int(regions[place])
+            for term, regions in found.places.items()
+            if formula.terms[term] in formula.positive_terms and regions[place] >= 0
+        }
+        if not numbers or self._regions is None:
+            return ()
+        try:
+            size = measure(hit.path)
+        except BrokenImageError:
+            size = (1, 1)  # the file is gone: as if it were a square
+        return tuple(Place(str(term), self._regions.box_in(number, *size)) for term, number in numbers.items())
+
+    def _kept(self, rows: np.ndarray, left_out: set[int], top: int) -> list[int]:
+        """The places of the first rows whose pictures are not left out."""
+        ids = self._records.ids_of_rows(rows).tolist()
+        return [place for place, identity in enumerate(ids) if identity not in left_out][:top]
 
     @property
     def kept_scores(self) -> list[str]:
-        """Degrees, and those whose vectors are on disk."""
-        return [score for score in SCORES if score == "degrees" or Stored(self._sources, score).is_kept]
+        """Degrees, as they are and centred, and those whose vectors are on disk."""
+        return [CENTRED, *(score for score in SCORES if score == "degrees" or Stored(self._sources, score).is_kept)]
 
     def prepare(self, score: str) -> None:
         """Brings the engine of a score up to date. Only for who holds the gallery's lock."""
@@ -138,9 +229,19 @@ class Searcher:
             self.degrees.extend()
         self._engine(score)[1].prepare()
 
-    def _hit(self, identity: int, distance: float, reasons: tuple[Reason, ...]) -> Hit:
+    def _hit(self, row: int, distance: float, truth: float, reasons: tuple[Reason, ...], weak: float) -> Hit:
+        identity = int(self._records.ids_of_rows(np.array([row]))[0])
         entry = self._entry(identity)
-        return Hit(entry.picture.path, distance, identity, reasons, entry.taken_at.isoformat(), entry.taken_from)
+        return Hit(
+            entry.picture.path,
+            distance,
+            identity,
+            reasons,
+            entry.taken_at.isoformat(),
+            entry.taken_from,
+            truth,
+            truth < weak,
+        )
 
     def _entry(self, identity: int) -> Entry:
         entry = self._records.entry(identity)
@@ -148,12 +249,16 @@ class Searcher:
         return entry
 
     def _nearest(
-        self, queries: Representation, score: str | Score | Distance, top: int, selection: Selection
+        self, queries: Representation, wholes: Tensor, score: str | Score | Distance, top: int, selection: Selection
     ) -> tuple[np.ndarray, np.ndarray, ReasonsOf]:
         """The best rows of each query and their scores, `(Q, k)` each, and what tells why."""
         if not isinstance(score, str | Score):
             return *search_by(score, queries, top, selection.rows, self._sources), _no_reasons
-        asking = self._asking(queries, score)
+        if score == CENTRED:
+            found = self._engine(CENTRED)[1].search(wholes, top, selection)
+            beyond = normalize(self.centred.components.beyond_mean(queries.degrees), dim=-1)
+            return *found, lambda query, rows: self._why(beyond[query], rows, self._degrees)
+        asking = (SCORES[score] if isinstance(score, str) else score).query(queries).float()
         vectors, engine = self._engine(score) if isinstance(score, str) else self._own_engine(score, asking.shape[1])
         found = engine.search(asking, top, selection)
         return *found, lambda query, rows: self._why(asking[query], rows, vectors)
@@ -167,44 +272,56 @@ class Searcher:
 
     def _engine(self, score: str) -> tuple[Vectors, Engine]:
         if score not in self._engines:
-            stored = self.degrees if score in ("degrees", CENTRED) else Stored(self._sources, score)
-            vectors = Vectors(self._sources, stored)
-            # What other engines find is measured with the queries of the other scores.
-            self._engines[score] = vectors, Exact(vectors) if score == CENTRED else self._make_engine(vectors)
+            if score == CENTRED:
+                vectors: Vectors = CentredVectors(self._sources, self.centred)
+            else:
+                vectors = self._degrees if score == "degrees" else Vectors(self._sources, Stored(self._sources, score))
+            self._engines[score] = vectors, self._make_engine(vectors)
         return self._engines[score]
 
-    def _asking(self, queries: Representation, score: str | Score) -> Tensor:
-        """The vectors of queries, `(Q, D)`."""
-        if score == CENTRED:
-            return self._centred(queries)
-        return (SCORES[score] if isinstance(score, str) else score).query(queries).float()
+    def _asking(self, options: SearchOptions) -> Asking:
+        return Asking(self.centred, self._engine(CENTRED)[1], self._everything, options)
 
-    def _centred(self, queries: Representation) -> Tensor:
-        directions = SCORES["degrees"].query(queries).float()
-        return normalize(directions - (directions @ self._mean)[:, None] * self._mean, dim=1)
+    def _wholes(
+        self, queries: Sequence[Query], evaluated: Representation, options: SearchOptions, values: Values
+    ) -> Tensor:
+        """The components `(Q, d)` of queries that are terms."""
+        wholes, asking = self.centred.components.project(evaluated.degrees), self._asking(options)
+        for number, query in enumerate(queries):
+            if isinstance(query, Resolved) and query.formula.examples:
+                wholes[number] = asking.whole(query.formula, query.named, values)
+        return wholes
 
-    @cached_property
-    def _mean(self) -> Tensor:
-        """The direction of the mean of all pictures, or of many of them."""
-        sample = evenly(self._everything.rows, MANY)
-        return normalize(self._engine(CENTRED)[0].take(sample).mean(0), dim=0)
+    def _alike(self, wholes: Tensor, rows: np.ndarray) -> Tensor:
+        """How alike some rows `(Q, k)` are to the query of theirs, `(Q, k)`."""
+        pairs = zip(wholes, rows, strict=True)
+        return torch.stack([similarities(self.centred.codes_of(found), whole[None])[0] for whole, found in pairs])
 
-    def _evaluate(
-        self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
-    ) -> Representation:
-        """The representation of each query, `(Q, N, M)`; a picture in several of them is looked at once."""
-        resolved = [query for query in queries if isinstance(query, Resolved)]
-        things = list(dict.fromkeys(thing for query in resolved for thing in query.named.values()))
-        given = {Named(name, None): picture for name, picture in pictures.items()}
-        files = [thing for thing in things if thing not in given]
-        representations = {**given, **(dict(zip(files, self.represent(files), strict=True)) if files else {})}
+    def _look(self, queries: Sequence[Query], pictures: Mapping[str, Representation]) -> _Looked:
+        """All that formulas name; what several of them name is looked at once."""
+        things = dict.fromkeys(
+            query.named[key_of(atom)]
+            for query in queries
+            if isinstance(query, Resolved)
+            for term in query.formula.terms
+            if not is_word(term, query.named)
+            for atom in term.atoms
+        )
+        values = {Named(name, None): picture for name, picture in pictures.items()}
+        seen = [thing for thing in things if thing not in values and thing.kind != "word"]
+        words = [thing for thing in things if thing.kind == "word"]
+        activations = dict(zip(seen, self.activations(seen), strict=True)) if seen else {}
+        if seen:
+            values.update(zip(seen, self._sources.model.represent(torch.stack([*activations.values()])), strict=True))
+        if words:
+            values.update(zip(words, self.represent(words), strict=True))
+        return _Looked(values, activations)
+
+    def _evaluate(self, queries: Sequence[Query], options: SearchOptions, values: Values) -> Representation:
+        """The representation of each query, `(Q, N, M)`."""
         return Representation.stack(
             [
-                query.formula.evaluate(
-                    {name: representations[thing] for name, thing in query.named.items()},
-                    options.semantics,
-                    options.logic,
-                )
+                evaluate(query.formula, {key: values[thing] for key, thing in query.named.items()}, options)
                 if isinstance(query, Resolved)
                 else self._checked(query)
                 for query in queries
@@ -222,23 +339,39 @@ class Searcher:
 
     def represent(self, things: Sequence[Named]) -> Representation:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
-        inside: Iterator[Representation]
-        outside: Iterator[Representation]
-        known = [self._known(thing) for thing in things]
+        return self._sources.model.represent(self.activations(things))
+
+    def activations(self, things: Sequence[Named]) -> Tensor:
+        """What the backbone sees in pictures, and in crops of them, `(n, width)`."""
+        inside: Iterator[Tensor]
+        known = [self._known(thing) if thing.crop is None else None for thing in things]
         rows = np.array([picture.row for picture in known if picture is not None], np.int64)
-        inside = outside = iter([])
-        if len(rows):
-            inside = iter(self._sources.represent(rows))
-        paths = [thing.path for thing, picture in zip(things, known, strict=True) if picture is None]
-        if paths:
-            outside = map(self._sources.encode_file, paths)
-        return Representation.stack([next(outside if picture is None else inside) for picture in known])
+        inside = iter(self._sources.activations(rows)) if len(rows) else iter([])
+        return torch.stack(
+            [
+                next(inside)
+                if picture is not None
+                else self._sources.look_at(thing.path if thing.crop is None else cut(thing.path, thing.crop))
+                for thing, picture in zip(things, known, strict=True)
+            ]
+        )
 
     def _known(self, thing: Named) -> Picture | None:
         """The picture of the gallery that it is, or that has the same content."""
         if thing.id is not None:
             return self._entry(thing.id).picture
         return next((entry.picture for entry in self._records.with_digest(digest_of(thing.path))), None)
+
+    def _why_condition(
+        self, query: Resolved, rows: np.ndarray, options: SearchOptions, values: Values
+    ) -> Sequence[tuple[Reason, ...]]:
+        """For each row the features that carried its match with what is asked for."""
+        asked_for = [term for term in query.formula.positive_terms if not is_word(term, query.named)]
+        if not asked_for:
+            return [()] * len(rows)
+        terms = self._evaluate([Resolved(term, _named_in(term, query)) for term in asked_for], options, values)
+        beyond = normalize(self.centred.components.beyond_mean(terms.degrees), dim=-1).mean(0)
+        return self._why(normalize(beyond, dim=0), rows, self._degrees)
 
     def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:
         """For each row the features that carried its match."""
@@ -285,21 +418,32 @@ class Searcher:
         return self._most
 
 
+def _own_ids(query: Query, options: SearchOptions) -> set[int]:
+    """The pictures that are to be left out of the hits: those that a formula names. A crop's picture is one of them."""
+    if options.include_queries or not isinstance(query, Resolved):
+        return set()
+    return {thing.id for thing in query.named.values() if thing.id is not None}
+
+
+def _named_in(term: Formula, query: Resolved) -> dict[str, Named]:
+    return {key: query.named[key] for key in map(key_of, term.atoms)}
+
+
+def _weak(formula: Formula, terms: Sequence[Term], logic: str, pictures: int) -> float:
+    """The truth that the best of so many unrelated pictures may reach of what is asked for; 0 where nothing is.
+
+    A word says by itself what is true.
+    """
+    asked_for = [formula.terms.index(term) for term in formula.positive_terms]
+    if not asked_for:
+        return 0.0
+    count = sum(terms[number].whole is not None for number in asked_for)
+    reached = [_HALF if term.whole is None else unrelated(pictures, count) for term in terms]
+    return float(truth_of_asked_for(formula, [torch.tensor(truth) for truth in reached], logic))
+
+
 def _no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:
     return [()] * len(rows)
-
-
-def _refuse_empty(queries: Sequence[Query], evaluated: Representation, score: object) -> None:
-    """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
-
-    A query without a feature, such as `a - a`, is at one distance from all pictures by degrees and by containment, and
-    by cross-entropy nearest to those that have least. One with all features alike has no direction either.
-    """
-    most, least = evaluated.degrees.amax(-1), evaluated.degrees.amin(-1)
-    alike = most - least if score in ("degrees", CENTRED) else most
-    for query, is_empty in zip(queries, (alike <= _ROUNDING * most).tolist(), strict=True):
-        if is_empty:
-            raise EmptyQueryError(query.formula.text if isinstance(query, Resolved) else repr(query))
 
 
 def _distance(score: object, value: float) -> float:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from ..files import write_atomically, write_text
@@ -23,14 +24,13 @@ from .database import Snapshot
 from .errors import GalleryError
 from .feature_store import Features, as_rows
 from .layout import DERIVED
+from .options import CENTRED
 from .reading import checked
 
 _FORMAT: Final = 1
 # Rows under one checksum, and rows whose representations are in memory at once.
 _CHUNK: Final = 2048
 _ROWS_AT_ONCE: Final = 256
-# Pictures whose mean stands for that of all.
-MANY: Final = 4096
 
 
 class Sources:
@@ -39,24 +39,26 @@ class Sources:
     def __init__(self, folder: Path, snapshot: Snapshot, features: Features, model: Model) -> None:
         self.folder, self.snapshot, self.features, self.model = folder, snapshot, features, model
 
-    def represent(self, rows: np.ndarray) -> Representation:
-        """The representations `(n, N, M)` of rows, whose features are checked."""
-        features = checked(self.snapshot, self.features, rows)
-        return self.model.represent(torch.from_numpy(features).float())
+    def activations(self, rows: np.ndarray) -> Tensor:
+        """The features `(n, width)` of rows, which are checked."""
+        return torch.from_numpy(checked(self.snapshot, self.features, rows)).float()
 
-    def encode_file(self, path: str | Path) -> Representation:
-        """The representation `(N, M)` of a picture that the gallery has not.
+    def represent(self, rows: np.ndarray) -> Representation:
+        """The representations `(n, N, M)` of rows."""
+        return self.model.represent(self.activations(rows))
+
+    def look_at(self, picture: str | Image.Image) -> Tensor:
+        """The features `(width,)` of a picture that the gallery has not, a file or part of one.
 
         By way of the half precision that features are stored in; and alone, because in a batch a picture's last digits
         depend on the others.
         """
-        features = torch.from_numpy(as_rows(self.model.activations([path], progress=False))).float()
-        return self.model.represent(features)[0]
+        return torch.from_numpy(as_rows(self.model.activations([picture], progress=False))).float()[0]
 
 
 def forget_derived(folder: Path) -> None:
     """Removes what was derived from the features, to be made again; what else there is stays."""
-    for score in SCORES:
+    for score in (*SCORES, CENTRED):
         for name in (f"{score}.json", f"faiss-{score}.safetensors"):
             (folder / DERIVED / name).unlink(missing_ok=True)
 
@@ -68,6 +70,11 @@ class Vectors:
         self.sources, self.score = sources, stored.score
         self.dimensions = stored.dimensions
         self._stored = stored
+
+    @property
+    def version(self) -> str:
+        """What the vectors depend on besides the pictures and the model."""
+        return ""
 
     def take(self, rows: np.ndarray, out: Tensor | None = None) -> Tensor:
         """The vectors of some rows, which ascend; written into `out`, and its first rows returned, if it is given."""
@@ -94,11 +101,6 @@ class Computed(Vectors):
         return _compute(self.sources, self._made_by, rows, 0, out)
 
 
-def evenly(rows: np.ndarray, count: int) -> np.ndarray:
-    """So many of the rows, evenly spread over them."""
-    return np.asarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
-
-
 def _compute(sources: Sources, score: Score, rows: np.ndarray, first: int, out: Tensor) -> Tensor:
     """Writes the vectors of the rows from the `first` on."""
     for start in range(first, len(rows), _ROWS_AT_ONCE):
@@ -118,10 +120,13 @@ class Stored:
     `rows` of them are there; fewer than the gallery has if it grew, none if the file is missing or of another model.
     """
 
+    _columns_behind = 0
+    _type: type[np.generic] = np.float16
+
     def __init__(self, sources: Sources, score: str) -> None:
         self.score, self._sources = score, sources
-        model, state = sources.model, sources.snapshot.state
-        self.dimensions = model.num_features * (1 if score == "degrees" else model.num_values)
+        state = sources.snapshot.state
+        self.dimensions = self._dimensions_of(sources.model)
         self._width = self.dimensions + self._columns_behind
         self._folder = sources.folder / DERIVED
         self._file, self._index_file = self._folder / f"{score}.bin", self._folder / f"{score}.json"
@@ -136,7 +141,8 @@ class Stored:
         self._damaged = False
         self._map = self._mapped()
 
-    _columns_behind = 0
+    def _dimensions_of(self, model: Model) -> int:
+        return model.num_features * (1 if self.score == "degrees" else model.num_values)
 
     @property
     def rows(self) -> int:
@@ -179,7 +185,7 @@ class Stored:
         else:
             checksums = []
             write_atomically(self._file, lambda partial: self._append(partial, 0, checksums))
-        text = json.dumps({**self._index, "rows": total, "checksums": checksums})
+        text = json.dumps({**self._index, **self._as_index(), "rows": total, "checksums": checksums})
         write_text(self._index_file, text)
         self._checked.clear()
         self._damaged = False
@@ -190,7 +196,7 @@ class Stored:
         total = self._sources.snapshot.state.rows
         try:
             with file.open("rb+" if start else "wb") as opened:
-                opened.seek(start * self._width * 2)
+                opened.seek(start * self._width * np.dtype(self._type).itemsize)
                 opened.truncate()
                 while start < total:
                     end = min(start - start % _CHUNK + _CHUNK, total)
@@ -222,20 +228,30 @@ class Stored:
 
     def _mapped(self) -> np.ndarray:
         """The rows of the file, as far as it is of this gallery and this model."""
-        nothing = np.empty((0, self._width), np.float16)
+        nothing = np.empty((0, self._width), self._type)
         # What is not as it was written may be anything: too deep, infinite, or of another kind.
         with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             index = json.loads(self._index_file.read_text(encoding="utf-8"))
             if any(index[key] != self._index[key] for key in ("format", "model", "first_file")):
                 return nothing
+            if not self._fits(index):
+                return nothing
             rows, checksums = index["rows"], index["checksums"]
             if type(rows) is not int or type(checksums) is not list or len(checksums) != -(-rows // _CHUNK) or rows < 1:
                 return nothing
             # "c", because torch warns of arrays that it cannot write to; what is written would not reach the file.
-            mapped = np.memmap(self._file, np.float16, "c", shape=(rows, self._width))
+            mapped = np.memmap(self._file, self._type, "c", shape=(rows, self._width))
             self._index = {**self._index, "rows": rows, "checksums": checksums}
             return mapped
         return nothing
+
+    def _as_index(self) -> dict[str, Any]:
+        """What else the index says."""
+        return {}
+
+    def _fits(self, index: dict[str, Any]) -> bool:  # noqa: ARG002 - of subclasses
+        """Whether that is as it should be."""
+        return True
 
     def _cut(self, chunk: int) -> None:
         """Forgets a damaged chunk and all behind it; the next `extend` writes everything anew."""

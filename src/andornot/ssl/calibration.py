@@ -62,6 +62,11 @@ class CalibratedHead(nn.Module):
         tied = (low + high - 1) / (2 * last)
         return torch.where(high > low, tied.clamp(0, 1), between).T
 
+    def degrees(self, activations: Tensor) -> Tensor:
+        """The possession degrees `(B, N)` of what `forward` gives, without the distributions."""
+        rank = self.ranks(activations)
+        return torch.lerp(rank**self.settings.power, torch.full_like(rank, 0.5), self.settings.doubt)
+
     def _counts(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """How many quantiles are below values `(C, B)`, and how many are not above them."""
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no searchsorted

@@ -5,11 +5,11 @@ from typing import Final
 
 from ..errors import printable
 from ..gallery.browsing import Browser
-from ..gallery.names import Resolved
+from ..gallery.names import Resolved, key_of
 from ..logic import Formula, FormulaError
 from ..logic import program as p
 from .presenters import find, tell_name
-from .schemas import AtLeastNode, FormulaAnswer, FormulaName, LikeNode, ListNode, NameNode, Node, NotNode
+from .schemas import AtLeastNode, FormulaAnswer, FormulaName, LikeNode, ListNode, NameNode, Node, NotNode, WeightNode
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -32,8 +32,8 @@ def repeats_names(formula: Formula) -> bool:
 def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     """Every mention of a picture, in the order of the text."""
     told = []
-    for name, start, end, _ in resolved.formula.mentions:
-        identity, shown = resolved.named[name].id, printable(name)
+    for name, start, end, atom in resolved.formula.mentions:
+        identity, shown = resolved.named[key_of(atom)].id, printable(name)
         mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
         if identity is not None:
             picture = tell_name(browser, find(browser, identity))
@@ -46,31 +46,44 @@ def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
 def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
     """What a formula says."""
     formula, mentions = resolved.formula, names(resolved, browser)
-    return FormulaAnswer(formula=formula.text, names=mentions, tree=_tree(formula.program, iter(mentions)))
+    return FormulaAnswer(
+        formula=formula.text,
+        is_condition=formula.is_condition,
+        terms=[printable(str(term)) for term in formula.terms],
+        names=mentions,
+        tree=_tree(formula, iter(mentions)),
+    )
 
 
-def _tree(program: p.Program, mentions: Iterator[FormulaName]) -> Node:
-    """The tree of a program, whose leaves come in the order of the text."""
+def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
+    """The tree of a formula, that of its condition with those of its terms; the leaves are in the order of the text."""
 
-    def grow(index: int) -> Node:
+    def grow(program: p.Program, index: int) -> Node:
         node = program[index]
         match node.op:
             case p.NAME:
                 return NameNode(**next(mentions).model_dump())
+            case p.TERM:
+                term = formula.terms[int(node.value)].program
+                return grow(term, len(term) - 1)
             case p.NOT:
-                return NotNode(item=grow(node.args[0]))
+                return NotNode(item=grow(program, node.args[0]))
+            case p.WEIGHT:
+                return WeightNode(weight=float(node.value), item=grow(program, node.args[0]))
             case p.AT_LEAST:
-                return AtLeastNode(k=int(node.value), items=[grow(arg) for arg in node.args])
+                return AtLeastNode(k=int(node.value), items=[grow(program, arg) for arg in node.args])
             case p.LIKE:
-                return LikeNode(items=[grow(arg) for arg in node.args])
+                return LikeNode(items=[grow(program, arg) for arg in node.args])
             case p.MINUS:
-                return ListNode(op="minus", items=[grow(arg) for arg in node.args])
+                return ListNode(op="minus", items=[grow(program, arg) for arg in node.args])
         # a | b | c is read as (a | b) | c, and told as one list of three.
         first, last = node.args
         operands = [last]
         while program[first].op == node.op:
             first, last = program[first].args
             operands.append(last)
-        return ListNode(op="or" if node.op == p.OR else "and", items=[grow(arg) for arg in (first, *operands[::-1])])
+        return ListNode(
+            op="or" if node.op == p.OR else "and", items=[grow(program, arg) for arg in (first, *operands[::-1])]
+        )
 
-    return grow(len(program) - 1)
+    return grow(formula.condition, len(formula.condition) - 1)

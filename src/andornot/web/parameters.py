@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ..choices import SCORES
 from ..gallery import SearchOptions, Where
 from ..gallery.browsing import Order
 from ..gallery.options import Option, options_of
@@ -33,8 +32,9 @@ _LIMITS: Final[dict[str, dict[str, Any]]] = {
     "label": {"max_length": 300},
     "after": {"max_length": 30},
     "before": {"max_length": 30},
+    "min_truth": {"ge": 0, "le": 1},
+    "expand": {"ge": 0, "le": MAX_TOP},
 }
-_CHOICES: Final = {"score": SCORES}
 # Nobody elsewhere is told of paths.
 _NOT_OFFERED: Final = ("folder",)
 
@@ -55,7 +55,7 @@ def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
 
 
 def _parameter(option: Option) -> tuple[Any, Any]:
-    choices = _CHOICES.get(option.name, option.choices)
+    choices = option.choices if option.default is not None else option.choices and ("", *option.choices)
     default = "" if option.default is None else option.default  # a text that is empty stands for none
     settings = {"default": default, "description": option.help, **_LIMITS.get(option.name, {})}
     return Literal[choices] if choices else option.kind, Field(**settings)

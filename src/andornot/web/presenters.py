@@ -10,9 +10,9 @@ from ..data.decoding import measure
 from ..errors import printable
 from ..gallery import GalleryError, Hit, Where
 from ..gallery.browsing import BINS, Browser, Order
+from ..gallery.options import SEARCH_SCORES
 from ..gallery.paths import label_of
 from ..gallery.records import Picture as Record
-from ..logic.distance import SCORES
 from ..logic.operators import LOGICS
 from ..version import __version__
 from . import schemas
@@ -30,7 +30,7 @@ def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
         broken=browser.broken,
         features=browser.model.num_features,
         values=browser.model.num_values,
-        scores=list(SCORES),
+        scores=list(SEARCH_SCORES),
         logics=list(LOGICS),
         labels=[schemas.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
         taken=None
@@ -122,6 +122,9 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
             distance=hit.distance,
             taken=hit.taken,
             taken_from=hit.taken_from,
+            truth=hit.truth,
+            is_weak=hit.is_weak,
+            where=[schemas.Place(term=printable(place.term), box=place.box) for place in hit.where],
             why=[
                 schemas.Reason(
                     feature=reason.feature,

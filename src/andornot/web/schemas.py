@@ -155,13 +155,26 @@ class LikeNode(BaseModel):
     items: list["Node"]
 
 
-Node = NameNode | NotNode | ListNode | AtLeastNode | LikeNode
+class WeightNode(BaseModel):
+    """A term of a condition, and how much it counts."""
+
+    op: Literal["weight"] = "weight"
+    weight: float
+    item: "Node"
+
+
+Node = NameNode | NotNode | ListNode | AtLeastNode | LikeNode | WeightNode
 
 
 class FormulaAnswer(BaseModel):
-    """A formula: every mention of a name in the order of the text, and the tree."""
+    """A formula: every mention of a name in the order of the text, and the tree.
+
+    `is_condition`: whether `and`, `or`, `not` or a weight joins terms; `terms` are their texts.
+    """
 
     formula: str
+    is_condition: bool
+    terms: list[str]
     names: list[FormulaName]
     tree: Node
 
@@ -174,8 +187,18 @@ class Reason(BaseModel):
     shown_by: list[PictureName]
 
 
+class Place(BaseModel):
+    """Where in a picture a term was found: left, top, right, bottom, as fractions of the picture."""
+
+    term: str
+    box: tuple[float, float, float, float]
+
+
 class Hit(PictureName):
-    """A picture that was found. Smaller distances are nearer. `why` is empty unless it was asked for.
+    """A picture that was found. Smaller distances are nearer; that of a condition is 1 - `truth`.
+
+    `truth`, from 0 to 1, says how far it stands out in the gallery; `is_weak`: the best of unrelated pictures may reach
+    as much. `where` has a place for each term that was found in a region. `why` is empty unless it was asked for.
 
     `path` is where its file is: told to who asks from the machine itself, else null.
     """
@@ -185,6 +208,9 @@ class Hit(PictureName):
     distance: float
     taken: Time
     taken_from: TakenFrom
+    truth: float
+    is_weak: bool
+    where: list[Place]
     why: list[Reason]
 
 

@@ -1,12 +1,11 @@
 """Words for a backbone with a classifier: a word is as true of a picture as the classes of its noun are probable."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from ..ssl.backbones import Backbone
+from ..ssl.backbones import Backbone, cut_windows
 from .describing import Shown, describe
 from .errors import WordError
 from .meaning import Meaning
@@ -14,8 +13,6 @@ from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
 
 # Classifiers are surer of one class than is right for a picture of several things. See docs/words.md for the numbers.
 TEMPERATURE: Final = 2.0
-# Windows of the feature map: 3 × 3 of them, which overlap.
-_WINDOWS: Final = 3
 # A byte has -16 log2 of a weight: from 1 down to 2^-16 in steps of 4 %.
 _STEPS: Final = 16
 KEPT: Final = 96
@@ -37,11 +34,11 @@ class NamedClasses:
         """The noun that the word is, in its most frequent sense that has classes."""
         return self.nouns.look_up(word)
 
-    def evidence(self, maps: Tensor) -> Tensor:
-        """Weights `(B, 1000)` of the classes."""
+    def evidence(self, maps: Tensor, cut: Tensor | None = None) -> Tensor:
+        """Weights `(B, 1000)` of the classes; `cut` is what `cut_windows` made of the maps, for who has it already."""
         whole = self._backbone.classify(maps)
-        windows = [self._backbone.classify(window) for window in windows_of(maps)]
-        return class_weights(whole, torch.stack(windows, 1))
+        windows = self._backbone.classify(cut_windows(maps) if cut is None else cut)
+        return class_weights(whole, windows.view(len(maps), -1, windows.shape[-1]))
 
     def support(self, meaning: Meaning, evidence: Tensor) -> Tensor:
         """The summed weight of the noun's classes, at most 1."""
@@ -57,27 +54,6 @@ class NamedClasses:
         """What a picture with this evidence `(1000,)` shows."""
         # What a picture shows most is to be said, so the temperature, which gives the rest a chance, is taken back.
         return describe(dict(enumerate((evidence**TEMPERATURE).tolist())))
-
-
-def windows_of(maps: Tensor) -> Sequence[Tensor]:
-    """The 3 × 3 overlapping windows of feature maps `(B, C, h, w)`, row by row; a map of one place is its own window.
-
-    >>> [tuple(window.shape[2:]) for window in windows_of(torch.zeros(1, 8, 7, 7))][:3]
-    [(3, 3), (3, 3), (3, 3)]
-    """
-    height, width = maps.shape[2:]
-    return [maps[:, :, top:bottom, left:right] for top, bottom in _spans(height) for left, right in _spans(width)]
-
-
-def _spans(length: int) -> list[tuple[int, int]]:
-    """Where windows begin and end along one side.
-
-    >>> _spans(7), _spans(1)
-    ([(0, 3), (2, 5), (4, 7)], [(0, 1)])
-    """
-    side = max(1, (length + 1) * 2 // 5)
-    starts = {round(step * (length - side) / (_WINDOWS - 1)) for step in range(_WINDOWS)}
-    return [(start, start + side) for start in sorted(starts)]
 
 
 def class_weights(whole: Tensor, windows: Tensor, temperature: float = TEMPERATURE) -> Tensor:

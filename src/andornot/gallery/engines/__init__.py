@@ -6,12 +6,14 @@ from typing import Final, Protocol
 import numpy as np
 from torch import Tensor
 
+from ..centred import CentredVectors
 from ..errors import GalleryError
 from ..filters import Selection
 from ..vectors import Vectors
 from .exact import Exact
+from .scan import Scan, exact_for
 
-__all__ = ["Engine", "Exact", "MakeEngine", "engine_named"]
+__all__ = ["EXACT_UP_TO", "Engine", "Exact", "MakeEngine", "Scan", "engine_named", "exact_for"]
 
 
 class Engine(Protocol):
@@ -38,14 +40,14 @@ EXACT_UP_TO: Final = 50_000
 def _faiss(vectors: Vectors) -> Engine:
     from .faiss import Faiss
 
-    return Faiss(vectors)
+    return exact_for(vectors) if isinstance(vectors, CentredVectors) else Faiss(vectors)
 
 
 def _by_size(vectors: Vectors) -> Engine:
-    return Exact(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
+    return exact_for(vectors) if vectors.sources.snapshot.state.rows <= EXACT_UP_TO else _faiss(vectors)
 
 
-_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": Exact, "faiss": _faiss}
+_ENGINES: Final[dict[str, MakeEngine]] = {"auto": _by_size, "exact": exact_for, "faiss": _faiss}
 
 
 def engine_named(name: str) -> MakeEngine:

@@ -10,6 +10,7 @@ import json
 import secrets
 import shlex
 import warnings
+from collections.abc import Iterator
 from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -17,23 +18,25 @@ from typing import Any, Final
 import numpy as np
 from pymilvus import DataType, MilvusClient  # type: ignore[import-untyped]
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from ...files import write_text
 from ...progress import track
 from ..browsing import Browser
+from ..centred import Centred, evenly
 from ..errors import GalleryError
 from ..filters import Selection, resolve
 from ..layout import IDENTITY
+from ..likeness.truth import ENOUGH_PICTURES
 from ..model_files import pack_model
+from ..options import CENTRED
 from ..reading import checked
 from ..records import Entry
-from ..vectors import MANY, Degrees, Vectors, evenly
-from .exact import Exact
+from ..vectors import Degrees, Vectors
 from .milvus_about import About
 from .milvus_connection import Address, Connection
-from .milvus_records import as_stored, expression_of, metadata, record_of
+from .milvus_records import as_stored, axes_to_bytes, expression_of, metadata, record_of
 from .milvus_space import Space
+from .scan import exact_for
 
 _FORMAT: Final = 3
 # Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
@@ -59,7 +62,7 @@ class SearchedMilvus:
     """A collection for the vectors of one score. Candidates are scored again, so that scores are those of `Exact`."""
 
     def __init__(self, address: Address, server: Connection, vectors: Vectors) -> None:
-        self._address, self._vectors, self._exact = address, vectors, Exact(vectors)
+        self._address, self._vectors, self._exact = address, vectors, exact_for(vectors)
         self._snapshot = vectors.sources.snapshot
         self._server = server
         ending = "" if vectors.score == "degrees" else f"_{vectors.score.replace('-', '_')}"
@@ -85,6 +88,10 @@ class SearchedMilvus:
             if min(map(len, answers)) < asked:
                 break
             asked *= 2  # many of them are not in the gallery any more
+        return self._compare(queries, top, selection)
+
+    def _compare(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """With all that pass a filter."""
         return self._exact.search(queries, top, selection)
 
     def _check(self) -> None:
@@ -125,6 +132,8 @@ class SearchedMilvus:
 
     @cached_property
     def _space(self) -> Space:
+        if self._vectors.score == CENTRED:
+            return Space(self._vectors.dimensions, None)
         model = self._vectors.sources.model
         return Space.of(self._vectors.score, model.num_features, model.num_values)
 
@@ -187,13 +196,16 @@ class Milvus(SearchedMilvus):
         if self._vectors.score != "degrees":
             return
         snapshot, sources = self._snapshot, self._vectors.sources
-        table = Browser(sources, Degrees(sources)).features
+        degrees = Degrees(sources)
+        table, centred = Browser(sources, degrees).features, Centred(sources, degrees)
+        # What truths are measured by; the same as in the folder.
+        sample = evenly(np.sort(snapshot.rows), ENOUGH_PICTURES)
         facts = {
             **self._description,
             "pictures": len(snapshot),
             "period": [int(snapshot.taken.min()), int(snapshot.taken.max())] if len(snapshot) else None,
             "folders": [as_stored(folder) for folder in snapshot.folders],
-            "mean": normalize(self._vectors.take(evenly(np.sort(snapshot.rows), MANY)).mean(0), dim=0).tolist(),
+            "sample": snapshot.ids_of_rows(sample).tolist(),
             "features": {
                 "mean": table.mean.tolist(),
                 "spread": table.spread.tolist(),
@@ -206,6 +218,8 @@ class Milvus(SearchedMilvus):
             "facts": json.dumps(facts).encode(),
             "folders": json.dumps({as_stored(name): count for name, count in snapshot.folder_counts.items()}).encode(),
             "broken": json.dumps([[as_stored(one.path), *one[1:]] for one in snapshot.broken.values()]).encode(),
+            "axes": axes_to_bytes(centred.components),
+            "sample": centred.codes(sample).numpy().tobytes(),
             **pack_model(sources.model),
         }
         self._about.write(documents, self._description)
@@ -228,13 +242,21 @@ class Milvus(SearchedMilvus):
             for start in range(0, len(positions), batch):
                 chosen = positions[start : start + batch]
                 points = self._space.gallery(self._vectors.take(rows[chosen])).numpy()
-                features = checked(self._snapshot, self._vectors.sources.features, rows[chosen])
                 records = [
-                    {"id": ids[place], "stamp": stamps[place], **record_of(entries[place], row), "vector": point}
-                    for place, row, point in zip(chosen.tolist(), features, points, strict=True)
+                    {"id": ids[place], "stamp": stamps[place], **record, "vector": point}
+                    for place, record, point in zip(
+                        chosen.tolist(), self._records([entries[place] for place in chosen]), points, strict=True
+                    )
                 ]
                 self._server.call("upsert", self._name, records)
                 bar.update(len(chosen))
+
+    def _records(self, entries: list[Entry]) -> Iterator[dict[str, Any]]:
+        """What is known of some pictures; with the degrees also their features, of which all else can be made."""
+        if self._vectors.score != "degrees":
+            return ({**metadata(entry), "features": ""} for entry in entries)
+        rows = np.array([entry.picture.row for entry in entries], np.int64)
+        return map(record_of, entries, checked(self._snapshot, self._vectors.sources.features, rows))
 
     def _stamps_there(self) -> dict[int, int]:
         """The stamp of each id in the collection."""
@@ -301,6 +323,7 @@ class Milvus(SearchedMilvus):
             "score": self._vectors.score,
             "model": self._snapshot.state.model_id,
             "format": _FORMAT,
+            **({"version": self._vectors.version} if self._vectors.version else {}),
         }
 
     def _identify(self) -> None:

@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from ...logic.distance import SCORES
-from ...logic.representation import Representation
 from ...model import DESCRIPTION, WEIGHTS, Model, ModelError
+from ..centred import CentredVectors
 from ..errors import GalleryError
 from ..feature_store import checksum
 from ..filters import Conditions
+from ..likeness.components import Components, to_bytes
 from ..model_files import unpack_model
+from ..options import CENTRED
 from ..paths import label_of
 from ..records import Broken, Entry, Picture
+from ..vectors import Sources
 from .milvus_about import About
 from .milvus_connection import Connection
 
@@ -77,8 +80,12 @@ class Facts:
             raise GalleryError(f"the model in Milvus cannot be used: {error}") from None
         return model
 
+    def document(self, name: str) -> bytes:
+        """One of those beside the collection."""
+        return self._about.read(self.manifest, name)
+
     def _json(self, name: str) -> Any:
-        return json.loads(self._about.read(self.manifest, name))
+        return json.loads(self.document(name))
 
 
 class MilvusRecords:
@@ -178,24 +185,19 @@ class MilvusRecords:
         return found
 
 
-class MilvusSources:
-    """As `Sources`: the representation of any row, which is an id."""
+class MilvusSources(Sources):
+    """The representation of any row, which is an id."""
+
+    snapshot: Any
 
     def __init__(self, records: MilvusRecords, model: Model) -> None:
         self.snapshot, self.model = records, model
 
-    def represent(self, rows: np.ndarray) -> Representation:
-        """The representations `(n, N, M)` of some ids, whose features are checked."""
-        found = {one["id"]: one for one in self.snapshot.fields(rows.tolist(), ["path", "features", "features_crc"])}
+    def activations(self, rows: np.ndarray) -> Tensor:
+        """The features `(n, width)` of some ids, which are checked."""
+        found = {one["id"]: one for one in self.snapshot.fields(rows.tolist(), ["features", "features_crc"])}
         features = np.stack([_features(found.get(identity), identity) for identity in rows.tolist()])
-        return self.model.represent(torch.from_numpy(features).float())
-
-    def encode_file(self, path: str) -> Representation:
-        """As `Sources.encode_file`."""
-        from ..feature_store import as_rows
-
-        features = torch.from_numpy(as_rows(self.model.activations([path], progress=False))).float()
-        return self.model.represent(features)[0]
+        return torch.from_numpy(features).float()
 
 
 class MilvusVectors:
@@ -219,6 +221,69 @@ class MilvusVectors:
                 part = self.sources.represent(rows[start : start + _IN_ONE_QUERY])
                 out[start : start + _IN_ONE_QUERY] = SCORES[self.score].gallery(part)
         return out
+
+
+class MilvusCentred:
+    """As `Centred`: what each picture has beyond the average one, from the collection of the centred score."""
+
+    def __init__(self, server: Connection, collection: str, facts: Facts, model: Model) -> None:
+        self._server, self._collection, self._facts = server, f"{collection}_{CENTRED}", facts
+        self._model = model
+
+    @cached_property
+    def components(self) -> Components:
+        """The mean and the axes of the gallery."""
+        content = torch.frombuffer(bytearray(self._facts.document("axes")), dtype=torch.float32)
+        table = content.view(self._model.num_features, -1)
+        return Components(table[:, 0].contiguous(), table[:, 1:].contiguous())
+
+    @property
+    def dimensions(self) -> int:
+        """How many axes there are."""
+        return int(self.components.axes.shape[1])
+
+    @cached_property
+    def sample(self) -> np.ndarray:
+        """The ids of pictures by which truths are measured."""
+        return np.array(self._facts.values["sample"], np.int64)
+
+    def codes(self, rows: np.ndarray) -> Tensor:
+        """The components of some ids, `(n, dimensions)` int8; those of the sample are at hand."""
+        if np.array_equal(rows, self.sample):
+            return self._sampled
+        found = {one["id"]: one["vector"] for one in self._records.fields(rows.tolist(), ["vector"])}
+        vectors = np.array([_there(found.get(one), one) for one in rows.tolist()], np.float32)
+        return to_bytes(torch.from_numpy(vectors.reshape(len(rows), self.dimensions)))
+
+    def codes_of(self, rows: np.ndarray) -> Tensor:
+        """The same of a few ids in any order."""
+        ascending, places = np.unique(rows, return_inverse=True)
+        return self.codes(ascending)[torch.from_numpy(places.reshape(-1))]
+
+    @cached_property
+    def _sampled(self) -> Tensor:
+        content = np.frombuffer(bytearray(self._facts.document("sample")), np.int8)
+        return torch.from_numpy(content.reshape(len(self.sample), self.dimensions))
+
+    @cached_property
+    def _records(self) -> MilvusRecords:
+        return MilvusRecords(self._server, self._collection, self._facts)
+
+
+class MilvusCentredVectors(CentredVectors):
+    """The same as floats."""
+
+    centred: Any
+
+    def __init__(self, sources: MilvusSources, centred: MilvusCentred) -> None:
+        self.sources, self.centred = sources, centred
+        self.score, self.dimensions = CENTRED, centred.dimensions
+
+
+def axes_to_bytes(components: Components) -> bytes:
+    """The mean and the axes, as `MilvusCentred` reads them."""
+    table = torch.cat([components.mean[:, None], components.axes], 1)
+    return bytes(table.contiguous().numpy().tobytes())
 
 
 def record_of(entry: Entry, features: np.ndarray) -> dict[str, Any]:

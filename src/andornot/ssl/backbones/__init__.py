@@ -11,17 +11,21 @@ from .backbone import Backbone, wrap_backbone
 from .inference import compute_in_parts, in_parts, optimise_for_inference
 from .joint import JointBackbone, TextTower
 from .registry import backbone_names, build_backbone
+from .windows import Window, cut_windows, windows_of
 
 __all__ = [
     "Backbone",
     "JointBackbone",
     "TextTower",
+    "Window",
     "accelerate",
     "backbone_names",
     "build_backbone",
     "compute_in_parts",
+    "cut_windows",
     "in_parts",
     "is_worthwhile",
     "optimise_for_inference",
+    "windows_of",
     "wrap_backbone",
 ]

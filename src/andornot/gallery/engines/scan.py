@@ -1,0 +1,56 @@
+"""Compares a query with the components of every picture, in integers: ten million take a second."""
+
+from typing import Final
+
+import numpy as np
+from torch import Tensor
+
+from ..centred import CentredVectors
+from ..filters import Selection
+from ..likeness.products import similarities
+from ..vectors import Vectors
+from .exact import Exact, best_first, largest
+
+# Pictures at once, fewer if there are many queries.
+_BLOCK: Final = 2**16
+_SCORES: Final = 2**23
+
+
+class Scan:
+    """All inner products of bytes, block by block."""
+
+    def __init__(self, vectors: CentredVectors) -> None:
+        self._centred = vectors.centred
+
+    def prepare(self) -> None:
+        """Keeps the components on disk."""
+        self._centred.extend()
+
+    def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """As `Engine.search`."""
+        rows = selection.rows
+        top = min(top, len(rows))
+        best_rows = np.empty((len(queries), 0), np.int64)
+        best_scores = np.empty((len(queries), 0), np.float32)
+        at_once = max(1, min(_BLOCK, _SCORES // len(queries)))
+        for start in range(0, len(rows), at_once):
+            chosen = rows[start : start + at_once]
+            values, places = largest(similarities(self._centred.codes(chosen), queries), min(top, len(chosen)))
+            best_rows, best_scores = best_first(
+                np.concatenate([best_rows, chosen[places.numpy()]], 1),
+                np.concatenate([best_scores, values.numpy()], 1),
+            )
+            best_rows, best_scores = best_rows[:, :top], best_scores[:, :top]
+        return best_rows, best_scores
+
+    def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best of some rows for one query `(D,)`, at most `top`, and their scores: what other engines end with."""
+        rows = np.sort(rows)
+        scores = similarities(self._centred.codes(rows), query[None])
+        found, values = best_first(rows[None], scores.numpy())
+        return found[0, :top], values[0, :top]
+
+
+def exact_for(vectors: Vectors) -> Exact | Scan:
+    """What compares with every picture. Of components all are read in the time that an index of them would take."""
+    return Scan(vectors) if isinstance(vectors, CentredVectors) else Exact(vectors)
