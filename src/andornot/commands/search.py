@@ -30,7 +30,7 @@ EXAMPLES: Final = (
 def add_options(parser: ArgumentParser) -> None:
     """What to look for, how to compare, which pictures may be found, and how to show them."""
     parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg and not b.jpg', '(a.jpg | b.jpg) - c.jpg'")
-    add_gallery(parser)
+    add_gallery(parser, may_be_remote=True)
     for option in options_of(SearchOptions):
         _add_option(parser, option)
     add_engine(parser)

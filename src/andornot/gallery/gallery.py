@@ -24,8 +24,10 @@ from ..words.errors import shortened
 from . import database
 from .basis import Basis
 from .browsing import Browser
+from .cluster import Cluster
 from .database import Snapshot, State
 from .definitions import Defined, checked_name, listed, readable
+from .encoding import encode_files
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .hits import Hits, show_pictures
@@ -68,7 +70,15 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: StrPath, *, engine: str | MakeEngine = "auto") -> "Gallery":
-        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures."""
+        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures.
+
+        "milvus://host:port/collection" opens what `index` has put there, to search without the folder.
+        """
+        if isinstance(folder, str) and folder.startswith("milvus:"):
+            engine_named(folder)  # which says what is wrong with the address, and what is not installed
+            from .milvus_gallery import MilvusGallery
+
+            return MilvusGallery(folder)
         return cls(absolute(folder), engine)
 
     @classmethod
@@ -206,6 +216,7 @@ class Gallery:
         *,
         prune: bool = False,
         regions: bool = False,
+        cluster: str | None = None,
         progress: bool | None = None,
     ) -> Summary:
         """Brings the gallery up to date with some folders and files, which are looked at now, and the others not.
@@ -213,13 +224,22 @@ class Gallery:
         New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
         `regions`: pictures of those folders without regions and classes (`without_regions`) are encoded once more.
+        `cluster`: a Ray cluster that decodes and encodes, "ray://host:port", "local" for one of this machine's
+        processors, or "auto": the one of RAY_ADDRESS, or else local.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, cluster, progress)
 
-    def update(self, *, prune: bool = False, regions: bool = False, progress: bool | None = None) -> Summary:
+    def update(
+        self,
+        *,
+        prune: bool = False,
+        regions: bool = False,
+        cluster: str | None = None,
+        progress: bool | None = None,
+    ) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._bring_up_to_date(None, prune, regions, progress)
+        return self._bring_up_to_date(None, prune, regions, cluster, progress)
 
     @property
     def without_regions(self) -> int:
@@ -278,7 +298,10 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, regions: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(
+        self, paths: list[str] | None, prune: bool, regions: bool, cluster: str | None, progress: bool | None
+    ) -> Summary:
+        encode = encode_files if cluster is None else Cluster(cluster).encode
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -288,7 +311,7 @@ class Gallery:
             self._remember_folders(writer, scope.folders, prune)
             model = self._model_of(writer.state)
             lacking = writer.lacking(model) if regions else ()
-            summary = Indexing(writer, model, scope, lacking=lacking).run(progress)
+            summary = Indexing(writer, model, scope, lacking=lacking, encode=encode).run(progress)
             _finish(writer, model, summary)
             self._prepare_again()
         return summary

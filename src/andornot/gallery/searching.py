@@ -130,7 +130,7 @@ class Searcher:
         self._degrees = Vectors(sources, self.degrees)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
         self._most: dict[int, tuple[tuple[str, ...], str]] = {}
-        self._everything = Selection(sources.snapshot, None)
+        self._everything = self._select(None)
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """A formula with what its names stand for."""
@@ -148,7 +148,7 @@ class Searcher:
         self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
     ) -> list[list[Hit]]:
         """The hits of each query; those of all terms are found by one call of the engine."""
-        selection = self._everything if options.where == Where() else Selection(self._sources.snapshot, options.where)
+        selection = self._everything if options.where == Where() else self._select(options.where)
         looked = self._look(queries, pictures)
         results: dict[int, list[Hit]] = {}
         terms: dict[int, Query] = {}
@@ -307,6 +307,9 @@ class Searcher:
         vectors, engine = self._engine(score) if isinstance(score, str) else self._own_engine(score, asking.shape[1])
         found = engine.search(asking, top, selection)
         return *found, lambda query, rows: self._why(asking[query], rows, vectors)
+
+    def _select(self, where: Where | None) -> Selection:
+        return Selection(self._sources.snapshot, where)
 
     def _own_engine(self, score: Score, dimensions: int) -> tuple[Vectors, Engine]:
         vectors = Computed(self._sources, score, dimensions)
