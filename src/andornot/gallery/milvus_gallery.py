@@ -142,6 +142,11 @@ class MilvusGallery(Gallery):
     def undefine(self, name: str) -> NoReturn:  # noqa: ARG002, D102
         self._refuse("forgets names")
 
+    @property
+    def definitions(self) -> dict[str, str]:
+        """None: they are in the gallery's folder."""
+        return {}
+
     def prepare(self, score: str = "degrees") -> NoReturn:  # noqa: ARG002, D102
         self._refuse("prepares scores")
 
