@@ -107,22 +107,29 @@ class Asking:
         spare = max(len(terms[number].own) for number in anywhere)
         rows, alike = self._engine.search(torch.stack(queries), count + spare, self._everything)
         ids = self._everything.snapshot.ids_of_rows(rows)
+        others = [
+            np.flatnonzero(~np.isin(ids[place], list(terms[number].own)))[:count]
+            for place, number in enumerate(anywhere)
+        ]
+        nearest = [rows[place, chosen] for place, chosen in enumerate(others)]
+        weights = [torch.from_numpy(alike[place, chosen]) for place, chosen in enumerate(others)]
+        codes = from_bytes(self._centred.codes_of(np.concatenate(nearest)))
+        parts = torch.split(codes, [*map(len, nearest)])
         result = list(terms)
-        for place, number in enumerate(anywhere):
-            others = np.flatnonzero(~np.isin(ids[place], list(terms[number].own)))[:count]
-            result[number] = self._expanded(
-                terms[number], rows[place, others], torch.from_numpy(alike[place, others]), in_regions
-            )
+        for number, of_term, weight in zip(anywhere, parts, weights, strict=True):
+            result[number] = replace(terms[number], whole=_expanded(terms[number].whole, of_term, weight))
+        if in_regions is not None:
+            degrees = in_regions.degrees(np.concatenate(nearest))
+            parts = torch.split(in_regions.basis.project(degrees), [*map(len, nearest)])
+            for number, of_term, weight in zip(anywhere, parts, weights, strict=True):
+                result[number] = replace(result[number], region=_expanded(terms[number].region, of_term, weight))
         return result
 
-    def _expanded(self, term: Term, rows: np.ndarray, alike: Tensor, in_regions: InRegions | None) -> Term:
-        assert term.whole is not None, "a word has no neighbours"
-        nearest = from_bytes(self._centred.codes_of(rows))
-        whole, region = expand(term.whole[None], nearest[None], alike[None])[0], term.region
-        if region is not None and in_regions is not None:
-            nearest = in_regions.basis.project(in_regions.degrees(rows))
-            region = expand(region[None], nearest[None], alike[None])[0]
-        return replace(term, whole=whole, region=region)
+
+def _expanded(query: Tensor | None, nearest: Tensor, alike: Tensor) -> Tensor:
+    """A query `(d,)` with its nearest pictures `(k, d)`."""
+    assert query is not None, "a term that is no word has vectors"
+    return expand(query[None], nearest[None], alike[None])[0]
 
 
 def evaluate(term: Formula, values: Mapping[str, Representation], options: SearchOptions) -> Representation:

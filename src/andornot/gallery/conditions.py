@@ -20,8 +20,10 @@ from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of
 # Pictures at once.
 _BLOCK: Final = 2**14
 # Of a large gallery the regions of so many pictures are looked at: the best as a whole, by the condition and each term.
-_CANDIDATES: Final = 8_192
-_CANDIDATES_OF_A_TERM: Final = 2_048
+_CANDIDATES: Final = EXACT_UP_TO
+_CANDIDATES_OF_A_TERM: Final = 5_000
+# What other engines are asked for, for each term; Milvus gives no more than 16,384.
+_CANDIDATES_ELSEWHERE: Final = 10_000
 
 
 class Regions(Protocol):
@@ -201,7 +203,7 @@ class ConditionSearch:
         elsewhere = not isinstance(self._engine, Scan) and all(terms[number].whole is not None for number in asked_for)
         if elsewhere:
             queries = [whole for number in asked_for if (whole := terms[number].whole) is not None]
-            found, _ = self._engine.search(torch.stack(queries), _CANDIDATES, selection)
+            found, _ = self._engine.search(torch.stack(queries), _CANDIDATES_ELSEWHERE, selection)
             return np.unique(found)
         if not truths.looks_at_regions:
             return rows  # no more would be read of each candidate than of all

@@ -21,7 +21,7 @@ from ..words.looking import nouns_of
 from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
 from .centred import Centred, CentredVectors, evenly
-from .conditions import ConditionSearch, Found, Term, Truths, truth_of_asked_for
+from .conditions import ConditionSearch, Term, Truths, truth_of_asked_for
 from .cropping import cut
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
@@ -216,8 +216,10 @@ class Searcher:
             self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0), self._words_of(rows)
         )
         weak = found.asked_for[kept] < _weak(formula, terms, logic, len(selection))
+        asked_for = {str(term): formula.terms.index(term) for term in formula.positive_terms}
+        places = {text: found.places[number] for text, number in asked_for.items() if number in found.places}
         return [
-            replace(hit, is_weak=is_weak, where=self._where(hit, formula, found, place))
+            replace(hit, is_weak=is_weak, where=self._where(hit.path, {term: at[place] for term, at in places.items()}))
             for hit, is_weak, place in zip(hits, weak.tolist(), kept, strict=True)
             if hit.truth >= options.min_truth
         ]
@@ -233,20 +235,16 @@ class Searcher:
             values.update(zip(looked.activations, seen, strict=True))
         return InRegions(basis, values, lambda rows: basis.degrees(self._sources.activations(rows)))
 
-    def _where(self, hit: Hit, formula: Formula, found: Found, place: int) -> tuple[Place, ...]:
-        """Where what is asked for is in a hit."""
-        numbers = {
-            formula.terms[term]: int(regions[place])
-            for term, regions in found.places.items()
-            if formula.terms[term] in formula.positive_terms and regions[place] >= 0
-        }
-        if not numbers or self._regions is None:
+    def _where(self, path: str, numbers: Mapping[str, int]) -> tuple[Place, ...]:
+        """The places of terms in a picture, by the numbers of its regions; -1 for none."""
+        found = {term: int(number) for term, number in numbers.items() if number >= 0}
+        if not found or self._regions is None:
             return ()
         try:
-            size = measure(hit.path)
+            size = measure(path)
         except BrokenImageError:
             size = (1, 1)  # the file is gone: as if it were a square
-        return tuple(Place(str(term), self._regions.box_in(number, *size)) for term, number in numbers.items())
+        return tuple(Place(term, self._regions.box_in(number, *size)) for term, number in found.items())
 
     def _kept(self, rows: np.ndarray, left_out: set[int], top: int) -> list[int]:
         """The places of the first rows whose pictures are not left out."""
