@@ -104,8 +104,8 @@ def made_up_gallery(folder: Path, count: int) -> Gallery:
 def bench_gallery(count: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         gallery = made_up_gallery(Path(folder) / "g", count)
-        condition = partial(gallery.search, "11 and 222 and not 3333", top=_TOP)
-        ratio, mine, theirs = best_ratio(condition, partial(gallery.search, "11", top=_TOP, score="degrees"), 15)
+        condition = partial(gallery.search, "11 and 222 and not 3333")
+        ratio, mine, theirs = best_ratio(condition, partial(gallery.search, "11", score="degrees"), 30)
         term, mine_too, _ = best_ratio(
             partial(gallery.search, "11", top=_TOP), partial(gallery.search, "11", top=_TOP, score="degrees"), 15
         )
@@ -168,14 +168,10 @@ def bench_large(count: int) -> list[Row]:
         whole = expand(queries, wholes[torch.from_numpy(rows)], torch.from_numpy(alike))
         return [Term(one, normalize(one[:_REGION], dim=0)) for one in whole]
 
-    def search(formula: Formula, terms: list[Term], by: object) -> np.ndarray:
-        return (
-            ConditionSearch(centred, by, everything, regions)
-            .search(  # type: ignore[arg-type]
-                formula, terms, "product", _TOP, everything
-            )
-            .rows
-        )
+    searching = ConditionSearch(centred, engine, everything, regions)
+
+    def search(formula: Formula, terms: list[Term]) -> np.ndarray:
+        return searching.search(formula, terms, "product", _TOP, everything).rows
 
     rows = []
     for text in _CONDITIONS:
@@ -185,7 +181,7 @@ def bench_large(count: int) -> list[Row]:
             if len(formula.positive_terms) == 1:
                 terms[0] = Term(wholes[numbers[0]])
             best = search_all(formula, terms, centred, regions, everything)
-            recalls.append(len(np.intersect1d(best, search(formula, terms, engine))) / _TOP)
+            recalls.append(len(np.intersect1d(best, search(formula, terms))) / _TOP)
         recall = float(np.mean(recalls))
         rows.append(Row(f"recall@{_TOP} of {text}", recall, "≥ 0.99", recall >= 0.99))
     formula = Formula("a and b and not c")
@@ -201,7 +197,7 @@ def bench_large(count: int) -> list[Row]:
                 scores[:, start : start + len(block)] = asked @ block[: len(some)].copy_(some).T
             (scores[0] * scores[1] * (1 - scores[2])).topk(_TOP)
 
-    ratio, theirs, mine = best_ratio(brute_force, lambda: search(formula, expanded(chosen[0]), engine), 3)
+    ratio, theirs, mine = best_ratio(brute_force, lambda: search(formula, expanded(chosen[0])), 3)
     rows.append(
         Row(
             f"three terms ({1000 * mine:.0f} ms), speed against full vectors ({theirs:.2f} s)",
