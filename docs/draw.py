@@ -67,12 +67,12 @@ def draw_gallery(folder: Path) -> None:
     write_scenes(images, folder / "scenes")
     gallery = index_scenes(folder / "scenes", folder / "gallery")
     for a, b in (("dog", "car"), ("cow", "tractor")):
-        searches = [search for search in pair_searches(images, a, b).values() if search.score == "degrees"]
+        searches = [search for search in pair_searches(images, a, b).values() if search.score == "centred"]
         _save_searches(f"gallery-{a}-{b}.jpg", gallery, searches)
     dog, car, cat, horse = (common(images, thing, 1) for thing in ("dog", "car", "cat", "horse"))
     more = (common(images, "car", 3), f"at_least(2, {dog}, {cat}, {horse})", f"{dog} & {car}", f"~{car}")
     _save_searches("gallery-more.jpg", gallery, [Search(formula) for formula in more])
-    formulas = (pair_searches(images, "cow", "tractor")["and"].formula, dog, common(images, "dog", 3))
+    formulas = (pair_searches(images, "cow", "tractor")["shared"].formula, dog, common(images, "dog", 3))
     compared = [Search(formula, score) for formula in formulas for score in SCORES]
     _save_searches("gallery-scores.jpg", gallery, compared)
     print_scores(gallery, images)

@@ -16,7 +16,7 @@ from andornot.gallery import Gallery
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
 
-SHEETS = {f"gallery-{name}.png" for name in ("or", "and", "containment", "minus", "not", "words")}
+SHEETS = {f"gallery-{name}.png" for name in ("both", "without", "shared", "containment", "minus", "words")}
 PICTURES = {"algebra.png", "search-1-0.png", "search-7-6.png", "search-4-3.png", *SHEETS}
 FOLDERS = {"model", "retrieval", "scenes", "gallery"}
 
@@ -63,7 +63,7 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
     program, *arguments = printed_command(output, "search")
     assert shutil.which(program) is not None
     assert main(arguments) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 10
+    assert sum(" %  " in line for line in capsys.readouterr().out.splitlines()) == 10
 
 
 @pytest.mark.usefixtures("few_scenes")

@@ -43,7 +43,7 @@ class Search(NamedTuple):
     """A formula over files of scenes, and the score that ranks the others."""
 
     formula: str
-    score: str = "degrees"
+    score: str = "centred"
 
 
 def example() -> dict[str, Representation]:
@@ -154,12 +154,14 @@ def show_gallery(folder: Path) -> None:
     searches = pair_searches(images, "dog", "car")
     for name, (formula, score) in searches.items():
         file = folder / f"gallery-{name}.png"
-        queries = {query: thing.path for query, thing in gallery.named(formula).items() if thing.kind != "word"}
-        save_sheet(file, formula, queries, gallery.search(formula, score=score), score)
-        print(f"   {formula:<34} {score:<11}  {file}")
+        asked = gallery.resolve(formula)
+        by = "truth" if asked.formula.is_condition else score
+        queries = {query: thing.path for query, thing in asked.named.items() if thing.kind != "word"}
+        save_sheet(file, formula, queries, gallery.search(asked, score=score), by)
+        print(f"   {formula:<34} by {by:<11}  {file}")
     print("   The last one has words in it. The network learned from photographs: of 24 drawn things it knows some 10.")
     print(f"   {scenes.ATTRIBUTION}\n")
-    command = ["search", searches["or"].formula, "--gallery", str(folder / "gallery")]
+    command = ["search", searches["both"].formula, "--gallery", str(folder / "gallery")]
     page = ["serve", "--gallery", str(folder / "gallery"), "--open"]
     print(f"   The gallery stays. Search it yourself:\n\n   {_program()} {shlex.join(command)}\n")
     print(f"   Or on a page in the browser, which builds formulas from clicks:\n\n   {_program()} {shlex.join(page)}")
@@ -169,11 +171,11 @@ def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
     """What can be asked of two things and a scene with both. Chosen by rule: the first scenes that show just that."""
     only_a, only_b, both = (scene_files(images, things)[0] for things in ({a}, {b}, {a, b}))
     return {
-        "or": Search(f"{only_a} | {only_b}"),
-        "and": Search(f"{both} & {only_a}"),
+        "both": Search(f"{only_a} and {only_b}"),
+        "without": Search(f"{both} and not {only_b}"),
+        "shared": Search(f"{both} & {only_a}"),
         "containment": Search(f"{both} & {only_a}", "containment"),
         "minus": Search(f"{both} - {only_b}"),
-        "not": Search(f"{both} & ~{only_b}"),
         "words": Search("tractor and not penguin"),
     }
 

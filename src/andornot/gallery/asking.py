@@ -5,7 +5,7 @@ picture as a whole, as in `ab and not b`. Of several, and of what is not to be s
 and its own nearest pictures say what kind of thing it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -47,11 +47,15 @@ class Basis(Protocol):
 
 
 class InRegions(NamedTuple):
-    """What terms are asked by in regions: the values of pictures there, and the degrees `(n, N)` of rows."""
+    """What terms are asked by in regions: the values of pictures there; `turned` `(d, r)` takes components there.
+
+    It takes no account of another mean and another calibration: good enough for neighbours, and a product instead of
+    the head for each of them.
+    """
 
     basis: Basis
     values: Values
-    degrees: Callable[[np.ndarray], Tensor]
+    turned: Tensor
 
 
 class Asking:
@@ -119,8 +123,7 @@ class Asking:
         for number, of_term, weight in zip(anywhere, parts, weights, strict=True):
             result[number] = replace(terms[number], whole=_expanded(terms[number].whole, of_term, weight))
         if in_regions is not None:
-            degrees = in_regions.degrees(np.concatenate(nearest))
-            parts = torch.split(in_regions.basis.project(degrees), [*map(len, nearest)])
+            parts = torch.split(normalize(codes @ in_regions.turned, dim=1), [*map(len, nearest)])
             for number, of_term, weight in zip(anywhere, parts, weights, strict=True):
                 result[number] = replace(result[number], region=_expanded(terms[number].region, of_term, weight))
         return result

@@ -19,9 +19,8 @@ from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of
 
 # Pictures at once.
 _BLOCK: Final = 2**14
-# Of a large gallery the regions of so many pictures are looked at: the best as a whole, by the condition and each term.
+# Of a large gallery the regions of so many pictures are looked at: those in which the condition is truest as a whole.
 _CANDIDATES: Final = EXACT_UP_TO
-_CANDIDATES_OF_A_TERM: Final = 5_000
 # What other engines are asked for, for each term; Milvus gives no more than 16,384.
 _CANDIDATES_ELSEWHERE: Final = 10_000
 
@@ -207,17 +206,13 @@ class ConditionSearch:
             return np.unique(found)
         if not truths.looks_at_regions:
             return rows  # no more would be read of each candidate than of all
-        return self._best_as_a_whole(formula, terms, logic, rows, asked_for)
+        return self._best_as_a_whole(formula, terms, logic, rows)
 
-    def _best_as_a_whole(
-        self, formula: Formula, terms: Sequence[Term], logic: str, rows: np.ndarray, asked_for: Sequence[int]
-    ) -> np.ndarray:
+    def _best_as_a_whole(self, formula: Formula, terms: Sequence[Term], logic: str, rows: np.ndarray) -> np.ndarray:
         wholes = Truths(terms, self._centred, self._everything, None, self._words)
-        values = torch.empty(1 + len(asked_for), len(rows))
+        values = torch.empty(len(rows))
         for start in range(0, len(rows), _BLOCK):
-            of_terms = wholes.of(rows[start : start + _BLOCK])
-            found = [formula.truth_of_terms(of_terms, logic), *(of_terms[number] for number in asked_for)]
-            values[:, start : start + _BLOCK] = torch.stack(found)
-        best = [values[0].topk(min(_CANDIDATES, len(rows)), sorted=False).indices]
-        best += values[1:].topk(min(_CANDIDATES_OF_A_TERM, len(rows)), sorted=False).indices
-        return np.asarray(rows[np.unique(torch.cat(best).numpy())])
+            values[start : start + _BLOCK] = formula.truth_of_terms(wholes.of(rows[start : start + _BLOCK]), logic)
+        best = np.zeros(len(rows), bool)
+        best[values.topk(min(_CANDIDATES, len(rows)), sorted=False).indices.numpy()] = True
+        return np.asarray(rows[best])

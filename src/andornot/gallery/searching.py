@@ -233,7 +233,7 @@ class Searcher:
         if looked.activations:
             seen = basis.represent(torch.stack([*looked.activations.values()]))
             values.update(zip(looked.activations, seen, strict=True))
-        return InRegions(basis, values, lambda rows: basis.degrees(self._sources.activations(rows)))
+        return InRegions(basis, values, self.centred.components.axes.T @ basis.components.axes)
 
     def _where(self, path: str, numbers: Mapping[str, int]) -> tuple[Place, ...]:
         """The places of terms in a picture, by the numbers of its regions; -1 for none."""
