@@ -16,7 +16,7 @@ from andornot.gallery import Gallery
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
 
-SHEETS = {f"gallery-{name}.png" for name in ("both", "without", "shared", "containment", "minus")}
+SHEETS = {f"gallery-{name}.png" for name in ("both", "without", "shared", "containment", "minus", "words")}
 PICTURES = {"algebra.png", "search-1-0.png", "search-7-6.png", "search-4-3.png", *SHEETS}
 FOLDERS = {"model", "retrieval", "scenes", "gallery"}
 

@@ -156,9 +156,10 @@ def show_gallery(folder: Path) -> None:
         file = folder / f"gallery-{name}.png"
         asked = gallery.resolve(formula)
         by = "truth" if asked.formula.is_condition else score
-        queries = {query: thing.path for query, thing in asked.named.items()}
+        queries = {query: thing.path for query, thing in asked.named.items() if thing.kind != "word"}
         save_sheet(file, formula, queries, gallery.search(asked, score=score), by)
         print(f"   {formula:<34} by {by:<11}  {file}")
+    print("   The last one has words in it. The network learned from photographs: of 24 drawn things it knows some 10.")
     print(f"   {scenes.ATTRIBUTION}\n")
     command = ["search", searches["both"].formula, "--gallery", str(folder / "gallery")]
     page = ["serve", "--gallery", str(folder / "gallery"), "--open"]
@@ -175,6 +176,7 @@ def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
         "shared": Search(f"{both} & {only_a}"),
         "containment": Search(f"{both} & {only_a}", "containment"),
         "minus": Search(f"{both} - {only_b}"),
+        "words": Search("tractor and not penguin"),
     }
 
 

@@ -112,7 +112,7 @@ class Model:
     def __init__(self, backbone: Backbone, head: nn.Module, recipe: Recipe) -> None:
         self.backbone, self.head, self.recipe = backbone.eval(), head.eval(), recipe
         self.size = recipe.size or backbone.size
-        self._seen = 0
+        self._seen = self._expected = 0
 
     @classmethod
     def from_network(cls, network: Network, recipe: Recipe) -> Model:
@@ -200,6 +200,10 @@ class Model:
         """`backbone.maps` of one batch `(B, C, size, size)`, floats from 0 to 1 on the model's device, for encoding."""
         return compute_in_parts(self._maps_for(len(pictures)), pictures)
 
+    def expect(self, count: int) -> None:
+        """So many pictures will be encoded, in however many calls: what pays for all of them pays from the first on."""
+        self._expected = count
+
     def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
         """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
@@ -227,7 +231,8 @@ class Model:
     def _maps_for(self, count: int) -> Callable[[Tensor], Tensor]:
         """`backbone.maps` for so many pictures more: what takes a while to prepare is for many, all calls together."""
         self._seen += count
-        return self._accelerated_maps if is_worthwhile(self._seen, self.size) else self._fast_backbone.maps
+        many = is_worthwhile(max(self._seen, self._expected), self.size)
+        return self._accelerated_maps if many else self._fast_backbone.maps
 
     @cached_property
     def _fast_head(self) -> nn.Module:

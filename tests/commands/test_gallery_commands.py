@@ -131,9 +131,9 @@ def test_search_prints_json_with_reasons(capsys):
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
     assert set(answer["hits"][0]) == {
         *("path", "distance", "id", "why", "taken", "taken_from"),
-        *("truth", "is_weak", "where"),
+        *("truth", "is_weak", "where", "words"),
     }
-    assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by"}
+    assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by", "name"}
 
 
 @pytest.mark.usefixtures("indexed")
@@ -309,3 +309,49 @@ def test_a_device_that_is_not_there_leaves_nothing_behind(tmp_path, capsys):
     assert main(["index", str(tmp_path / "pictures"), "--gallery", str(gallery), "--device", "cuda:99"]) == 2
     assert capsys.readouterr().err.startswith('andornot: the device "cuda:99" cannot be used: ')
     assert not gallery.exists()
+
+
+# --- define and describe --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("indexed")
+def test_define_names_lists_and_forgets(capsys):
+    assert main(["define", "sunset", "like(000.png, 001.png)", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\n"
+    assert main(["search", "sunset - 002.png", "--gallery", "g", "--top", "1"]) == 0
+    assert main(["define", "both", "sunset and 005.png", "--gallery", "g"]) == 0
+    capsys.readouterr()
+    assert main(["define", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\nboth = sunset and 005.png\n"
+    assert main(["define", "--remove", "both", "--gallery", "g", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"definitions": {"sunset": "like(000.png, 001.png)"}, "hides": ""}
+    assert main(["define", "--remove", "Sunset", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "Sunset is forgotten\n"
+    assert main(["define", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == "nothing is defined\n"
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["define", "x"], "takes NAME and FORMULA"),
+        (["define", "x", "000.png", "--remove", "y"], "takes NAME and FORMULA"),
+        (["define", "--remove", "x"], 'unknown definition "x"'),
+        (["define", "17", "000.png"], "number of a picture"),
+        (["describe", "000.png"], "conv5 has no named classes as it is, and so no words"),
+    ],
+)
+def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, capsys):
+    assert main([*typed, "--gallery", "g"]) == 2
+    assert said in the_line(capsys)
+
+
+def test_describe_says_what_pictures_show_and_nothing_of_what_shows_nothing(here, capsys):
+    Image.new("RGB", (64, 64), "white").save(here / "white.png")
+    assert main(["describe", "white.png", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out).items()
+    assert found[0] == "white.png"
+    assert all(0 < noun["probability"] <= 1 for noun in found[1])
+    assert main(["describe", "nope.png"]) == 2
+    assert the_line(capsys) == "nope.png: no such file"

@@ -26,7 +26,7 @@ def test_names_may_stand_for_pictures_without_files(gallery, tmp_path):
     given = gallery.search(["mine - 2", "000.png"], 5, pictures={"mine": encoded}, why=True)
     assert [hit.id for hit in given[0]] == [hit.id for hit in by_file]
     assert [hit.id for hit in given[1]] == [hit.id for hit in gallery.search("000.png", 5)]
-    assert gallery.named("mine | 2", ["mine"])["mine"] == ("mine", None)
+    assert gallery.named("mine | 2", ["mine"])["mine"][:2] == ("mine", None)
 
 
 def test_with_given_pictures_no_path_is_looked_at_or_told(gallery, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from galleries import (
     touch_later,
 )
 
-from andornot.gallery import Gallery, GalleryError, Summary, database, indexing, layout, writer
+from andornot.gallery import Gallery, GalleryError, Summary, database, encoding, indexing, layout, writer
 from andornot.gallery.beside import WHOLE
 from andornot.gallery.errors import DamagedError, LockedError
 from andornot.gallery.lock import HOLDER
@@ -41,7 +41,7 @@ def _index(gallery: str, folder: str, output: str) -> None:
 
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     torch.set_num_threads(1)
-    indexing.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
+    encoding.BATCH = indexing.COMMIT_PICTURES = 3  # type: ignore[misc]
     writer.ENOUGH_FOR_A_BASIS = 12  # type: ignore[misc]
     opened = Gallery.open(gallery) if Gallery.exists(Path(gallery)) else Gallery.create(gallery, recipe=seeing_recipe())
     opened.add(folder)
@@ -215,7 +215,7 @@ def gallery(tmp_path) -> Gallery:
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 def test_a_full_disk_loses_nothing_and_names_the_file(call, gallery, tmp_path, monkeypatch):
-    monkeypatch.setattr(indexing, "BATCH", 3)
+    monkeypatch.setattr(encoding, "BATCH", 3)
     monkeypatch.setattr(indexing, "COMMIT_PICTURES", 3)
     photos(tmp_path / "photos", 20, start=20)
     original, calls = getattr(os, call), []

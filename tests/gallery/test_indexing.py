@@ -19,6 +19,7 @@ from andornot.gallery import (
     Summary,
     Where,
     database,
+    encoding,
     feature_store,
     indexing,
     scanning,
@@ -310,8 +311,8 @@ def test_broken_files_are_not_tried_again_until_they_change(gallery, folder, mon
     (folder / "later.png").write_bytes(b"half a picture")
     assert list(gallery.update().broken) == [str(folder / "later.png")]
     tried: list[str] = []
-    original = indexing.scan_all
-    monkeypatch.setattr(indexing, "scan_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
+    original = encoding.scan_all
+    monkeypatch.setattr(encoding, "scan_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
     gallery.update()
     assert tried == []
     save_picture(folder / "later.png", 70)
@@ -479,7 +480,7 @@ def test_a_lock_that_a_killed_process_left_is_no_hindrance(gallery):
 
 
 def test_readers_keep_their_snapshot_while_a_writer_works(gallery, folder, monkeypatch):
-    monkeypatch.setattr(indexing, "BATCH", 4)
+    monkeypatch.setattr(encoding, "BATCH", 4)
     monkeypatch.setattr(indexing, "COMMIT_PICTURES", 4)
     photos(folder, 20, start=12)
     (folder / "000.png").unlink()

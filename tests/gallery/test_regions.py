@@ -11,7 +11,7 @@ from galleries import photos, save_picture, seeing_recipe, tiny_recipe, touch_la
 
 from andornot.commands.main import main
 from andornot.data.resizing import square
-from andornot.gallery import Gallery, Summary, indexing, writer
+from andornot.gallery import Gallery, Summary, encoding, indexing, writer
 from andornot.gallery.basis import Basis
 from andornot.gallery.likeness.products import where_best
 from andornot.gallery.writer import open_writer
@@ -26,7 +26,7 @@ ENOUGH = 16
 def few_are_enough(monkeypatch) -> None:
     monkeypatch.setattr(writer, "ENOUGH_FOR_A_BASIS", ENOUGH)
     monkeypatch.setattr(indexing, "COMMIT_PICTURES", 6)
-    monkeypatch.setattr(indexing, "BATCH", 6)
+    monkeypatch.setattr(encoding, "BATCH", 6)
 
 
 def new_gallery(folder: Path, count: int) -> Gallery:
@@ -43,7 +43,7 @@ def gallery(request, tmp_path) -> Gallery:
 def old_gallery(folder: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> Gallery:
     """As an earlier version made it: nothing is beside the features."""
     with monkeypatch.context() as patched:
-        patched.setattr(indexing.Sight, "see", _only_features(indexing.Sight.see))
+        patched.setattr(encoding.Sight, "see", _only_features(encoding.Sight.see))
         gallery = new_gallery(folder, count)
     assert {path.name for path in gallery.folder.glob("*.bin")} == {"features-0001.bin"}
     return gallery

@@ -14,7 +14,7 @@ from galleries import contents, photos, pixels, save_picture, tiny_model
 from PIL import Image
 
 from andornot.data.decoding import to_tensor
-from andornot.gallery import Gallery, Summary, Where, indexing, scanning
+from andornot.gallery import Gallery, Summary, Where, encoding, scanning
 from andornot.gallery.digests import digest_of
 from andornot.gallery.feature_store import as_rows
 from andornot.gallery.scanning import scan_all
@@ -198,7 +198,7 @@ def test_a_gallery_of_version_0_1_says_that_it_does_not_know_until_the_next_inde
     old = Gallery.open(gallery.folder)
     assert {origin for _, origin in dates(old).values()} == {"unknown"}
     assert set(dates(old, after="2019")) == {"camera.webp", "transparent.png", "plain.png"}
-    monkeypatch.setattr(indexing, "scan_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
+    monkeypatch.setattr(encoding, "scan_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
     assert old.update() == Summary(unchanged=3)
     assert {name: origin for name, (_, origin) in dates(old).items()} == {
         "camera.webp": "camera",

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 import torch
+from PIL import Image
 from towers import save_joint_model
 from transformers import AutoModel, AutoTokenizer
 
+from andornot import FormulaError, Gallery
 from andornot.errors import AndornotError
 from andornot.model import Model, new_backbone
 from andornot.ssl.backbones import build_backbone
@@ -113,3 +115,29 @@ def test_a_model_of_texts_alone_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(AndornotError, match="it is bert, not of pictures of one size and texts, as CLIP and SigLIP"):
         build_backbone(f"transformers:{tmp_path}")
+
+
+def test_in_a_gallery_any_phrase_is_a_word_after_files_and_what_looks_like_one_is_none(tmp_path, model, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    shades = torch.rand(6, 32, 32, 3, generator=torch.Generator().manual_seed(1))
+    for number, shade in enumerate(shades):
+        Image.fromarray((shade * 255).byte().numpy()).save(tmp_path / "photos" / f"{number}.png")
+    gallery = Gallery.create(tmp_path / "g", model)
+    gallery.add(tmp_path / "photos")
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (32, 32)).save(tmp_path / "dog", "png")
+    assert gallery.named("dog")["dog"].kind == "picture"
+    assert gallery.named('"red dog"')["red dog"].kind == "word"
+    assert gallery.named("word:dog")["word:dog"].kind == "word"
+    with pytest.raises(FormulaError, match=r'unknown name "7\.png"'):
+        gallery.resolve("7.png")
+    hits = gallery.search('"red dog"', top=6)
+    words, searcher = words_of(gallery.model), gallery._searching
+    activations = torch.from_numpy(gallery._features.read(gallery._snapshot.rows)).float()
+    support = words.support(words.meaning("red dog"), torch.nn.functional.normalize(activations, dim=-1))
+    assert [hit.id for hit in hits] == [gallery.ids[place] for place in support.argsort(descending=True).tolist()]
+    assert len(searcher.word_truths.truth(words.meaning("cat"))) == 6
+    with pytest.raises(WordError, match="no list of words to describe pictures with"):
+        gallery.describe(1)
+    assert gallery.words("do") == {}
+    assert hits[0].words == ()

@@ -21,7 +21,11 @@ DESCRIPTION: Final = """\
 Encodes the pictures of folders into a gallery: the first time all, later only what changed.
 Without FOLDER it looks through all folders that the gallery knows. The gallery calibrates a model of
 its own on the first pictures, unless one is given. Stopped or killed, the same command goes on."""
-EXAMPLES: Final = ("andornot index photos/ --gallery g/", "andornot index --gallery g/ --watch")
+EXAMPLES: Final = (
+    "andornot index photos/ --gallery g/",
+    "andornot index --gallery g/ --watch",
+    "andornot index /nas/photos --gallery g/ --cluster ray://head:10001",
+)
 
 _WATCH_SECONDS: Final = 3.0
 _SHOWN_BROKEN: Final = 10
@@ -40,6 +44,12 @@ def add_options(parser: ArgumentParser) -> None:
         choices=SCORES,
         default=[],
         help="prepare fast searches by this score as well (may be repeated)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="decode and encode on a Ray cluster, whose nodes see the folders at the same paths: ray://host:port; "
+        "local, processes of this machine; or auto, the cluster that RAY_ADDRESS names, else local",
     )
     parser.add_argument("--watch", action="store_true", help="keep up with the folders until stopped")
     parser.add_argument("--prune", action="store_true", help="drop the pictures of folders that are missing or empty")
@@ -65,12 +75,16 @@ def run(options: Namespace) -> None:
     from ..model import check_device
 
     check_device(options.device)  # a mistake leaves nothing behind
+    if options.cluster is not None:
+        from ..gallery.cluster import Cluster
+
+        Cluster(options.cluster)  # a mistake leaves nothing behind
     if options.repair:
         repaired = Gallery.repair(options.gallery, options.model, recalibrate=options.recalibrate)
         print(json.dumps({"repaired": str(repaired)}) if options.json else f"repair: {repaired}", flush=True)
     gallery = _open_or_create(options)
     gallery.model.to(options.device)
-    how = {"prune": options.prune, "regions": options.regions}
+    how = {"prune": options.prune, "regions": options.regions, "cluster": options.cluster}
     summary = gallery.add(options.folders, **how) if options.folders else gallery.update(**how)
     if options.recalibrate:
         gallery.recalibrate()
@@ -78,7 +92,7 @@ def run(options: Namespace) -> None:
         gallery.prepare(score)
     _tell(gallery, summary, options)
     if options.watch:
-        for summary in _changes(gallery, prune=options.prune):
+        for summary in _changes(gallery, how):
             _tell(gallery, summary, options)
 
 
@@ -98,14 +112,14 @@ def _open_or_create(options: Namespace) -> Gallery:
     return Gallery.create(options.gallery, options.model, engine=options.engine)
 
 
-def _changes(gallery: Gallery, *, prune: bool) -> Iterator[Summary]:
+def _changes(gallery: Gallery, how: dict[str, Any]) -> Iterator[Summary]:
     """What changes in the folders, for ever."""
     from ..gallery.errors import LockedError
 
     while True:
         time.sleep(_WATCH_SECONDS)
         try:
-            summary = gallery.update(prune=prune)
+            summary = gallery.update(**how)
         except LockedError:  # another one writes: there will be a next time
             continue
         if summary.is_news:

@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "reproduce": "repeat an experiment of the paper",
     "index": "make a gallery of folders of pictures, or bring it up to date",
     "search": "find the pictures of a gallery that are nearest to a formula",
+    "define": "give a formula a name of your own, kept in a gallery",
+    "describe": "say in words what a picture shows",
     "serve": "open a gallery as a page in the browser",
 }
 

@@ -40,9 +40,16 @@ def examples(*commands: str) -> str:
     return "\n  ".join([f"example{'s' * (len(commands) > 1)}:", *commands])
 
 
-def add_gallery(parser: ArgumentParser) -> None:
+def add_gallery(parser: ArgumentParser, *, may_be_remote: bool = False) -> None:
     """The gallery that a command works on."""
-    parser.add_argument("--gallery", type=Path, required=True, help="folder of the gallery")
+    also = ", or milvus://host:port/collection where `index` has put it" if may_be_remote else ""
+    kind = _place if may_be_remote else Path
+    parser.add_argument("--gallery", type=kind, required=True, help=f"folder of the gallery{also}")
+
+
+def _place(text: str) -> Path | str:
+    """A folder, or an address, in which a Path would lose a slash."""
+    return text if text.startswith("milvus:") else Path(text)
 
 
 def add_engine(parser: ArgumentParser) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 A condition says what pictures must show: a.jpg and b.jpg and not c.jpg. A term describes a picture: a.jpg | b.jpg
 has the features of both, a.jpg & b.jpg what they share. A name is a picture of the gallery (file name, path, or the
-number of a former hit), or else a picture file. Names with spaces or signs go in quotes; the formula itself too, for
-the shell."""
+number of a former hit), a name that you defined, a word, or else a picture file; word:dog and picture:dog insist.
+Names with spaces or signs go in quotes; the formula itself too, for the shell."""
 EXAMPLES: Final = (
     "andornot search 'dog.jpg and sofa.jpg and not person.jpg' --gallery g/ --top 10",
     "andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
@@ -30,7 +30,7 @@ EXAMPLES: Final = (
 def add_options(parser: ArgumentParser) -> None:
     """What to look for, how to compare, which pictures may be found, and how to show them."""
     parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg and not b.jpg', '(a.jpg | b.jpg) - c.jpg'")
-    add_gallery(parser)
+    add_gallery(parser, may_be_remote=True)
     for option in options_of(SearchOptions):
         _add_option(parser, option)
     add_engine(parser)
@@ -90,10 +90,12 @@ def _table(hits: Sequence[Hit]) -> Iterator[str]:
 def _lines(hit: Hit) -> Iterator[str]:
     from ..gallery.hits import percent
 
-    yield f"{percent(hit.truth):>5}  {printable(hit.path)}  #{hit.id}"
+    shows = f"  ({', '.join(hit.words)})" if hit.words else ""
+    yield f"{percent(hit.truth):>5}  {printable(hit.path)}  #{hit.id}{shows}"
     for reason in hit.why:
         shown = ", ".join(printable(Path(path).name) for path in reason.shown_by)
-        yield f"       feature {reason.feature} gave {reason.contribution:.4f}; most in {shown}"
+        name = f'"{reason.name}" (feature {reason.feature})' if reason.name else f"feature {reason.feature}"
+        yield f"       {name} gave {reason.contribution:.4f}; most in {shown}"
 
 
 def _nothing_found(asked: SearchOptions) -> str:

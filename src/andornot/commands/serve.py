@@ -20,7 +20,7 @@ EXAMPLES: Final = ("andornot serve --gallery g/ --open", "andornot serve --galle
 
 def add_options(parser: ArgumentParser) -> None:
     """Which gallery, where, and who may see what."""
-    add_gallery(parser)
+    add_gallery(parser, may_be_remote=True)
     add_argument_of(serve, parser, "--host", "address to listen at")
     parser.add_argument(
         "--port", type=int, help=f"port to listen at (default: {DEFAULT_PORT}, or the next that is free)"

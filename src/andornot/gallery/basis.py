@@ -22,7 +22,7 @@ from .likeness.components import Components, fit_components, to_bytes
 
 DIMENSIONS: Final = 64
 # Wholes and regions that are enough to know the directions in which pictures differ.
-ENOUGH: Final = 8192
+ENOUGH: Final = 4096
 _COPIES: Final = ("basis.safetensors", "copy.safetensors")
 _AT_ONCE: Final = 1024
 
@@ -62,7 +62,7 @@ class Basis:
     def degrees(self, activations: Tensor) -> Tensor:
         """The degrees `(..., N)` of activations `(..., width)`."""
         flat = _degrees(self._model, activations.reshape(-1, activations.shape[-1]))
-        return flat.view(*activations.shape[:-1], -1)
+        return flat.view(*activations.shape[:-1], flat.shape[-1])
 
     def project(self, degrees: Tensor) -> Tensor:
         """Vectors `(..., 64)` of length 1, of degrees `(..., N)`: what is compared with codes."""

@@ -43,6 +43,9 @@ _SCHEMA: Final = (
 # Whether a picture's date is the camera's; else it is that of its file. Galleries of 0.1 do not know, and what is
 # damaged here counts as not known: the next index finds it out again.
 _ORIGINS: Final = "CREATE TABLE IF NOT EXISTS origins (id INTEGER PRIMARY KEY, by_camera INTEGER, record_crc INTEGER)"
+# Names for formulas. Whoever wrote the gallery before there were any has no such table, and needs none.
+_DEFINITIONS: Final = "CREATE TABLE IF NOT EXISTS definitions (name TEXT PRIMARY KEY, formula TEXT, record_crc INTEGER)"
+_INSERT_DEFINITION: Final = "INSERT OR REPLACE INTO definitions VALUES (?, ?, ?)"
 # Never `OR REPLACE`: where an id or a path is in use already, the picture that has it must not pay for that.
 _INSERT_PICTURE: Final = "INSERT INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE_PICTURE: Final = (
@@ -56,17 +59,24 @@ _OF_PICTURES: Final = (_INSERT_PICTURE, _UPDATE_PICTURE, _DELETE_PICTURE, _SET_O
 _EVERY_ID: Final = (-(2**63), 2**63 - 1)
 
 
-def create(folder: Path, state: State, records: Iterable[Record] = (), broken: Iterable[Record] = ()) -> None:
+def create(
+    folder: Path,
+    state: State,
+    records: Iterable[Record] = (),
+    broken: Iterable[Record] = (),
+    definitions: Iterable[Record] = (),
+) -> None:
     """Makes a database in the place of any other, of nothing or of rows as they are in its tables."""
 
     def write(partial: Path) -> None:
         partial.unlink(missing_ok=True)
         with _translated(partial), closing(sqlite3.connect(partial)) as connection, connection:
-            for statement in (*_SCHEMA, _ORIGINS):
+            for statement in (*_SCHEMA, _ORIGINS, _DEFINITIONS):
                 connection.execute(statement)
             _write_state(connection, state)
             connection.executemany(_INSERT_PICTURE, records)
             connection.executemany(_INSERT_BROKEN, broken)
+            connection.executemany(_INSERT_DEFINITION, definitions)
         # What SQLite keeps beside a database belongs to the old one.
         for ending in ("-wal", "-shm"):
             (folder / f"{DATABASE}{ending}").unlink(missing_ok=True)
@@ -111,6 +121,9 @@ def _read(connection: sqlite3.Connection, folder: Path, thorough: bool) -> Snaps
         raise DamagedError(f"{file} is damaged in what it says of the gallery as a whole")
     if not all(is_sound(record, values_crc) for record in broken):
         raise DamagedError(f"{file} is damaged in what it says of files that cannot be read")
+    definitions = _definitions(connection)
+    if not all(is_sound(record, values_crc) for record in definitions):
+        raise DamagedError(f"{file} is damaged in what it says of definitions")
     catalogue = Catalogue.open(folder, state.edition) if state.edition else None
     if state.edition and catalogue is None and _edition_now(file) != state.edition:
         return None
@@ -126,7 +139,7 @@ def _read(connection: sqlite3.Connection, folder: Path, thorough: bool) -> Snaps
     elif catalogue is None:
         catalogue = Catalogue.of(rows_between(connection, file, *_EVERY_ID))
     entries = (Broken(os.fsdecode(path), *rest) for path, *rest, _ in broken)
-    snapshot = Snapshot(state, catalogue, entries, is_old)
+    snapshot = Snapshot(state, catalogue, entries, is_old, {name: formula for name, formula, _ in definitions})
     if thorough and (contradiction := snapshot.contradiction()):
         raise DamagedError(f"{file} is damaged: {contradiction}")
     return snapshot
@@ -198,6 +211,12 @@ def _origins(connection: sqlite3.Connection, first: int, last: int) -> dict[int,
     return {record[0]: record[1] for record in found if is_sound(record, values_crc)}
 
 
+def _definitions(connection: sqlite3.Connection) -> list[Record]:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'definitions'").fetchone():
+        return []
+    return connection.execute("SELECT * FROM definitions ORDER BY rowid").fetchall()
+
+
 def _values(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
     try:
         return dict(connection.execute(f"SELECT key, value FROM {table}"))
@@ -230,6 +249,7 @@ class Database:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute(_ORIGINS)
+                self._connection.execute(_DEFINITIONS)
             except BaseException:
                 self._connection.close()
                 raise
@@ -272,6 +292,15 @@ class Database:
     def remove_broken(self, path: str) -> None:
         """Forgets a file that could not be read."""
         self._changes.append(("DELETE FROM broken WHERE path = ?", (os.fsencode(path),), None))
+
+    def define(self, name: str, formula: str) -> None:
+        """Gives a formula a name, in the place of what had it before."""
+        values = (name, formula)
+        self._changes.append((_INSERT_DEFINITION, (*values, values_crc(values)), None))
+
+    def undefine(self, name: str) -> None:
+        """Forgets a definition."""
+        self._changes.append(("DELETE FROM definitions WHERE name = ?", (name,), None))
 
     def commit(self, state: State) -> State:
         """Everything since the last commit, and the state, in one transaction; the state that was written."""

@@ -11,6 +11,7 @@ from typing import Any, Final, overload
 import numpy as np
 
 from ..data.sources.folder import gallery_around
+from ..errors import unknown
 from ..logic import Formula, Representation
 from ..logic.distance import Distance, Score
 from ..logic.formula import write_name
@@ -18,10 +19,15 @@ from ..model import Model, ModelError, new_backbone
 from ..notebook import MOST_TILES
 from ..ssl.calibration import CalibratedHead
 from ..ssl.recipe import Recipe, load_recipe
+from ..words import Shown
+from ..words.errors import shortened
 from . import database
 from .basis import Basis
 from .browsing import Browser
+from .cluster import Cluster
 from .database import Snapshot, State
+from .definitions import Defined, checked_name, listed, readable
+from .encoding import encode_files
 from .engines import MakeEngine, engine_named
 from .errors import GalleryError, LockedError
 from .hits import Hits, show_pictures
@@ -64,7 +70,15 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: StrPath, *, engine: str | MakeEngine = "auto") -> "Gallery":
-        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures."""
+        """Opens what `create` or `andornot index` made. `engine` says what finds the nearest pictures.
+
+        "milvus://host:port/collection" opens what `index` has put there, to search without the folder.
+        """
+        if isinstance(folder, str) and folder.startswith("milvus:"):
+            engine_named(folder)  # which says what is wrong with the address, and what is not installed
+            from .milvus_gallery import MilvusGallery
+
+            return MilvusGallery(folder)
         return cls(absolute(folder), engine)
 
     @classmethod
@@ -87,7 +101,7 @@ class Gallery:
         if path.is_dir() and (others := [child.name for child in path.iterdir() if not _may_be_left(child.name)]):
             raise GalleryError(f"{path} is not empty, and no gallery ({min(others)} is in it): give a new folder")
         own = model is None
-        chosen = _own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
+        chosen = own_model(recipe or load_recipe("photos")) if model is None else _loaded(model)
         path.mkdir(parents=True, exist_ok=True)
         with writing(path):
             name = free_model_name(path)
@@ -202,6 +216,7 @@ class Gallery:
         *,
         prune: bool = False,
         regions: bool = False,
+        cluster: str | None = None,
         progress: bool | None = None,
     ) -> Summary:
         """Brings the gallery up to date with some folders and files, which are looked at now, and the others not.
@@ -209,13 +224,22 @@ class Gallery:
         New pictures are encoded, changed ones again, moved ones are recognised by their content, and those that are
         gone are dropped. A folder that is missing or empty, though it had pictures, is an error unless `prune`.
         `regions`: pictures of those folders without regions and classes (`without_regions`) are encoded once more.
+        `cluster`: a Ray cluster that decodes and encodes, "ray://host:port", "local" for one of this machine's
+        processors, or "auto": the one of RAY_ADDRESS, or else local.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, progress)
+        return self._bring_up_to_date([str(absolute(path)) for path in given], prune, regions, cluster, progress)
 
-    def update(self, *, prune: bool = False, regions: bool = False, progress: bool | None = None) -> Summary:
+    def update(
+        self,
+        *,
+        prune: bool = False,
+        regions: bool = False,
+        cluster: str | None = None,
+        progress: bool | None = None,
+    ) -> Summary:
         """The same for every folder and file that was ever added."""
-        return self._bring_up_to_date(None, prune, regions, progress)
+        return self._bring_up_to_date(None, prune, regions, cluster, progress)
 
     @property
     def without_regions(self) -> int:
@@ -274,7 +298,10 @@ class Gallery:
         calibrated_on = self._snapshot.state.calibrated_on or 0
         return 0 < calibrated_on < _FEW and len(self) >= _GROWN * calibrated_on
 
-    def _bring_up_to_date(self, paths: list[str] | None, prune: bool, regions: bool, progress: bool | None) -> Summary:
+    def _bring_up_to_date(
+        self, paths: list[str] | None, prune: bool, regions: bool, cluster: str | None, progress: bool | None
+    ) -> Summary:
+        encode = encode_files if cluster is None else Cluster(cluster).encode
         with open_writer(self.folder) as writer:
             snapshot = writer.snapshot
             if paths is None:
@@ -284,7 +311,7 @@ class Gallery:
             self._remember_folders(writer, scope.folders, prune)
             model = self._model_of(writer.state)
             lacking = writer.lacking(model) if regions else ()
-            summary = Indexing(writer, model, scope, lacking=lacking).run(progress)
+            summary = Indexing(writer, model, scope, lacking=lacking, encode=encode).run(progress)
             _finish(writer, model, summary)
             self._prepare_again()
         return summary
@@ -304,6 +331,9 @@ class Gallery:
         self.refresh()
         for score in self._searching.kept_scores:
             self._searching.prepare(score)
+        if (postings := self._searching.word_truths.postings) is not None:
+            with suppress(OSError):  # all works without, but slower
+                postings.extend()
 
     def _remember_folders(self, writer: Writer, folders: Iterable[str], prune: bool) -> None:
         known = set(writer.state.folders)
@@ -322,9 +352,69 @@ class Gallery:
             if vectors.rows < self._snapshot.state.rows:
                 with suppress(LockedError, OSError), writing(self.folder):
                     vectors.extend()
+        postings = self._searching.word_truths.postings
+        if postings is not None and not postings.is_complete:
+            with suppress(LockedError, OSError), writing(self.folder):
+                postings.extend()
         if self._snapshot.state.edition and not self._snapshot.catalogue.file:
             with suppress(LockedError, OSError), writing(self.folder):
                 database.keep_catalogue(self.folder, self._snapshot)
+
+    # --- names and words --------------------------------------------------------------------------------------------
+
+    def define(self, name: str, formula: str | Formula) -> Defined:
+        """Gives a formula a name, which stands for it in other formulas: `define("sunset", "like(s1.jpg, s2.jpg)")`.
+
+        Its pictures must be in the gallery. They are meant by their ids: their files may be moved, and the model
+        calibrated anew. It may use words and other definitions. A name that was defined before gets another meaning.
+        """
+        asked, chosen = formula if isinstance(formula, Formula) else Formula(formula), checked_name(name)
+        with open_writer(self.folder) as writer:
+            self.refresh()
+            kept = self._searching.define(chosen, asked)
+            writer.database.define(kept.name, kept.formula)
+            writer.commit()
+        self.refresh()
+        return Defined(kept.name, self.definitions[kept.name], kept.hides)
+
+    def undefine(self, name: str) -> None:
+        """Forgets a definition that no other one needs."""
+        with open_writer(self.folder) as writer:
+            self.refresh()
+            definitions = self._snapshot.definitions
+            known = definitions.called(name)
+            if known is None:
+                raise GalleryError(unknown("definition", shortened(name), definitions))
+            if users := definitions.users_of(known):
+                raise GalleryError(f'"{known}" is needed by {listed(users)}: remove that first')
+            writer.database.undefine(known)
+            writer.commit()
+        self.refresh()
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The formula of each name that was defined, with pictures as people name them."""
+        definitions = self._snapshot.definitions
+        if not list(definitions):
+            return {}
+        browser = self.browse()
+        return {name: readable(definitions.formula(name), browser) for name in definitions}
+
+    def describe(self, picture: StrPath | int) -> list[Shown]:
+        """What a picture shows, in few words that are likely, the likeliest first; nothing where nothing is likely.
+
+        The picture is one of the gallery by id, path or file name, or a picture file. A gallery whose model has no
+        words, or that was indexed before there were words, is a WordError.
+        """
+        return self._searching.describe(self._one(picture))
+
+    def words(self, beginning: str = "") -> dict[str, int]:
+        """The words that begin so, with how many pictures show each: those that most show first."""
+        return self._searching.words(beginning)
+
+    def _one(self, picture: StrPath | int) -> Named:
+        name = os.fspath(picture) if isinstance(picture, os.PathLike) else str(picture)
+        return next(iter(self.named(f"picture:{write_name(name)}").values()))
 
     # --- searching --------------------------------------------------------------------------------------------------
 
@@ -364,8 +454,9 @@ class Gallery:
 
         The path or the id of a picture, and a `Representation`, serve as a formula. One that leaves nothing to look
         for, such as `a - a`, is an EmptyQueryError. A name in a formula is a picture of the gallery, by id, path, end
-        of a path or file name; or else a picture file, which is encoded. Pictures that a formula names are no hits of
-        it, unless `include_queries`. `more` is whatever `SearchOptions` has beside `top` and `score`; or `options` says
+        of a path or file name; or else a name that was defined; or a word, which is what those pictures of the gallery
+        share that show it best; or a picture file, which is encoded. Pictures that a formula names are no hits of it,
+        unless `include_queries`. `more` is whatever `SearchOptions` has beside `top` and `score`; or `options` says
         all of it. `pictures` says what names outside the gallery stand for; then no path is looked at, and a name is an
         id, a file name or one of these.
         """
@@ -433,7 +524,7 @@ class Gallery:
             if self._snapshot.state.calibrated_on == 0:
                 raise GalleryError(f"the first index of {self.folder} was not finished: andornot index goes on with it")
             sources = Sources(self.folder, self._snapshot, self._features, model)
-            self._searcher = Searcher(sources, self._make_engine, self._regions)
+            self._searcher = Searcher(sources, self._make_engine, self._regions, self._kept_classes)
         return self._searcher
 
 
@@ -472,7 +563,7 @@ def _query(asking: object) -> Formula | Query:
     raise GalleryError(f"a query is a formula, a path, an id or a Representation, got {type(asking).__name__}")
 
 
-def _own_model(recipe: Recipe) -> Model:
+def own_model(recipe: Recipe) -> Model:
     """A model whose backbone is ready, and whose head is not calibrated yet."""
     if recipe.regime != "calibrated":
         raise GalleryError(f"a gallery makes calibrated models only; this recipe says {recipe.regime}: train one first")

@@ -2,25 +2,23 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import numpy as np
-import torch
 
 from ..data.formats import may_be_installed
 from ..model import Model
 from ..progress import track
 from .database import Broken, Picture
+from .encoding import Encode, Encoded, encode_files
 from .errors import DamagedError
 from .feature_store import checksum
-from .scanning import Scanned, date_of, scan_all
+from .scanning import Scanned, date_of
 from .scope import Scope, is_gone
-from .sight import Seen, Sight
 from .writer import Writer
 
-BATCH: Final = 64
 # A killed process loses the work of at most so much.
 COMMIT_SECONDS: Final = 3.0
 COMMIT_PICTURES: Final = 512
@@ -52,19 +50,42 @@ class Summary:
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
+class _Known(Collection[bytes]):
+    """The digests of contents of which nothing is lacking, as they are at any moment."""
+
+    def __init__(self, source: Mapping[bytes, Picture], wanted: Set[bytes]) -> None:
+        self._source, self._wanted = source, wanted
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._source and digest not in self._wanted
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (digest for digest in self._source if digest not in self._wanted)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Indexing:
     """Brings a gallery up to date with the files in scope.
 
     `suspect`: ids of pictures whose features are damaged, to be encoded whatever their files look like. `lacking`: ids
-    of those that lack what is kept beside their features, to be looked at once more for that.
+    of those that lack what is kept beside their features, to be looked at once more for that. `encode` says where that
+    is done.
     """
 
     def __init__(
-        self, writer: Writer, model: Model, scope: Scope, suspect: Iterable[int] = (), lacking: Iterable[int] = ()
+        self,
+        writer: Writer,
+        model: Model,
+        scope: Scope,
+        suspect: Iterable[int] = (),
+        lacking: Iterable[int] = (),
+        encode: Encode = encode_files,
     ) -> None:
+        self._encode = encode
         self._writer, self._model, self._scope, self._suspect = writer, model, scope, set(suspect)
         self._lacking = set(lacking) - self._suspect
-        self._sight = Sight(model)
         snapshot = writer.snapshot
         self._known = {picture.path: picture for picture in snapshot.pictures()}
         self._undated = set(snapshot.ids[snapshot.by_camera < 0].tolist())
@@ -83,17 +104,12 @@ class Indexing:
     def run(self, progress: bool | None) -> Summary:
         """Does it, and commits every few seconds."""
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
+        self._model.expect(len(new))
         with track("indexing", len(new), shown=progress) as bar:
-            batch: list[Scanned] = []
-            for scanned in scan_all(new, self._model, self._is_encoded):
-                batch.append(scanned)
-                if len(batch) == BATCH:
-                    self._take(batch)
-                    bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
-                    bar.update(len(batch))
-                    batch = []
-            self._take(batch)
-            bar.update(len(batch))
+            for encoded in self._encode(new, self._model, _Known(self._source, self._wanted)):
+                self._take(encoded)
+                bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
+                bar.update(len(encoded.files))
         self._drop()
         self._writer.commit()
         return self._summary
@@ -119,32 +135,24 @@ class Indexing:
             return True
         return False
 
-    def _take(self, batch: list[Scanned]) -> None:
-        """Makes the files of a batch part of the gallery."""
-        fresh = {item.digest: item.pixels for item in batch if item.pixels is not None}
-        fresh = {digest: pixels for digest, pixels in fresh.items() if not self._is_encoded(digest)}
-        seen: Seen | None = None
-        numbers = {digest: number for number, digest in enumerate(fresh)}
-        if fresh:
-            seen = self._sight.see(torch.stack(list(fresh.values())), BATCH)
+    def _take(self, encoded: Encoded) -> None:
+        """Makes some files part of the gallery."""
+        seen, numbers = encoded.seen, {digest: number for number, digest in enumerate(encoded.fresh)}
+        if seen is not None:
             self._writer.begin_regions(self._model, seen)
-        features = {} if seen is None else dict(zip(fresh, seen.features, strict=True))
+        features = {} if seen is None else dict(zip(encoded.fresh, seen.features, strict=True))
         beside: dict[int, list[tuple[int, int]]] = {}
-        for item in batch:
+        for item in encoded.files:
             if item.reason:
                 self._put_broken(item)
             elif (place := self._put(item, features)) is not None:
                 beside.setdefault(numbers[item.digest], []).append(place)
         if seen is not None:
             self._writer.put_beside(self._model, seen, beside)
-        self._uncommitted += len(batch)
+        self._uncommitted += len(encoded.files)
         if self._uncommitted >= COMMIT_PICTURES or time.monotonic() > self._last_commit + COMMIT_SECONDS:
             self._writer.commit()
             self._uncommitted, self._last_commit = 0, time.monotonic()
-
-    def _is_encoded(self, digest: bytes) -> bool:
-        """Whether nothing is lacking of pictures with that content."""
-        return digest in self._source and digest not in self._wanted
 
     def _put(self, item: Scanned, features: dict[bytes, np.ndarray]) -> tuple[int, int] | None:
         """Makes a file part of the gallery; the row that is to get more beside its features, and their checksum."""

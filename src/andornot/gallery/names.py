@@ -1,49 +1,81 @@
-"""What a name in a formula stands for: a picture of the gallery by id, path or file name, or a file outside of it."""
+"""What a name in a formula stands for.
+
+In this order: a picture of the gallery by id, path or file name; a name that was defined; a word; a picture file
+elsewhere. `picture:NAME` and `word:NAME` insist.
+"""
 
 import heapq
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from ..errors import AndornotError
 from ..logic import Atom, Crop, Formula, FormulaError
+from ..logic.program import TERM, WEIGHT
+from ..words.errors import WordError, shortened
+from ..words.meaning import Meaning
+from .definitions import Definitions, replaced
+from .errors import GalleryError
 from .records import Picture, Records
+from .vocabulary import Vocabulary
 
 _NEAREST: Final = 100
 _SHOWN: Final = 3
+_NO_DEFINITIONS: Final = Definitions({})
 
 
 class Named(NamedTuple):
-    """The file that a name stands for, and its id in the gallery; None for one outside.
+    """What an atom of a formula stands for: a picture, a crop of one, or a word.
 
-    `path` is the name itself for a picture that was given without a file. `kind` is "picture", "crop" or "word".
+    A picture has the path of its file, and its id in the gallery; None for one outside. `path` is the name itself for
+    a picture that was given without a file. A word has its meaning.
     """
 
     path: str
     id: int | None
-    kind: str = "picture"
+    kind: Literal["picture", "crop", "word"] = "picture"
     crop: Crop | None = None
-    meaning: Any = None
+    meaning: Meaning | None = None
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A formula, and what each of its names stands for in one state of a gallery."""
+    """A formula, and what each of its atoms stands for in one state of a gallery, by `key_of`.
+
+    Names that were defined stand in it by their formulas, in brackets. `asked` is the formula as it was written.
+    """
 
     formula: Formula
     named: dict[str, Named]
+    written: Formula | None = None
+
+    @property
+    def asked(self) -> Formula:
+        """The formula as it was written."""
+        return self.formula if self.written is None else self.written
+
+
+class Kept(NamedTuple):
+    """A definition as it is kept, and what its name hides."""
+
+    name: str
+    formula: str
+    hides: str
 
 
 def key_of(atom: Atom) -> str:
-    """What an atom is called where values of atoms are given by name."""
+    """What an atom is called among the values of a formula: its name, or all of it where it is more than a name."""
     return atom.name if atom.is_plain else str(atom)
 
 
 class Names:
-    """Finds pictures by name in one state of a gallery."""
+    """Finds what names stand for in one state of a gallery."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    def __init__(
+        self, records: Records, definitions: Definitions = _NO_DEFINITIONS, vocabulary: Vocabulary | None = None
+    ) -> None:
+        self._records, self._definitions, self._vocabulary = records, definitions, vocabulary
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """The formula with what its names stand for, or a FormulaError that points at the one that nobody knows.
@@ -51,25 +83,135 @@ class Names:
         With `given`, names of pictures that are not in the gallery, a name is an id, a file name or one of these: no
         path is looked at, and none is told.
         """
-        return Resolved(formula, {key_of(atom): self._stands_for(atom, formula, given) for atom in formula.atoms})
+        named: dict[str, Named] = {}
+        meant: dict[str, Formula] = {}
+        for atom in formula.atoms:
+            found = self._find(atom, formula, given)
+            if isinstance(found, Named):
+                named[key_of(atom)] = found
+            else:
+                meant[atom.name] = self._defined(found, atom, formula)
+                named |= {key_of(own): self._kept(own, found, atom, formula) for own in meant[atom.name].atoms}
+        if not meant:
+            return Resolved(formula, named)
+        return Resolved(_written_out(formula, meant), named, formula)
 
-    def _stands_for(self, atom: Atom, formula: Formula, given: Collection[str] | None) -> Named:
-        found = self._find(atom.name, formula, given)
-        return found if atom.crop is None else found._replace(kind="crop", crop=atom.crop)
-
-    def _find(self, name: str, formula: Formula, given: Collection[str] | None) -> Named:
+    def _find(self, atom: Atom, formula: Formula, given: Collection[str] | None) -> Named | str:
+        """What an atom stands for; the name of a definition, if it is that."""
+        if atom.kind == "word":
+            return self._word(atom, formula)
+        name = atom.name
         pictures = self.pictures(name) if given is None else self._without_paths(name)
         if len(pictures) == 1:
-            return Named(pictures[0].path, pictures[0].id)
+            return _picture(pictures[0].path, pictures[0].id, atom)
         if pictures:
             raise self._ambiguous(name, pictures, formula, with_paths=given is None)
         if given is not None and name in given:
-            return Named(name, None)
+            return _picture(name, None, atom)
+        if not atom.kind and (found := self._definition_or_word(atom, formula)) is not None:
+            return found
         if given is None and (path := self._file(name)) is not None:
-            return Named(path, None)
+            return _picture(path, None, atom)
+        if not atom.kind and (phrase := self._phrase(name)) is not None:
+            return phrase
         if reason := self._why_broken(name, with_paths=given is None):
-            raise formula.error_at(name, reason)
-        raise formula.unknown_name(name, self._nearest(name))
+            raise formula.error_at(atom, reason)
+        raise self._unknown(atom, formula)
+
+    # --- definitions and words --------------------------------------------------------------------------------------
+
+    def define(self, name: str, formula: Formula) -> Kept:
+        """A formula as it is kept under a name, or a GalleryError or FormulaError that says why it cannot be."""
+        if self.pictures(name):
+            raise GalleryError(f'"{name}" is a picture of the gallery, which comes first: choose another name')
+        name = self._definitions.called(name) or name
+        kept = Formula(replaced(formula, {atom: str(self._lasting(atom, formula)) for atom in formula.atoms}))
+        if circle := self._definitions.circle(name, kept):
+            raise GalleryError(f"these definitions would go in a circle: {' → '.join(circle)}")
+        self.resolve(formula)
+        return Kept(name, kept.text, self._hidden_by(name))
+
+    def _lasting(self, atom: Atom, formula: Formula) -> Atom:
+        """An atom that means the same for ever."""
+        found = self._find(atom, formula, None)
+        if isinstance(found, str):
+            return Atom(found)
+        if found.kind == "word":
+            return Atom(atom.name, "word")
+        if found.id is None:
+            raise formula.error_at(atom, f"{found.path} is not in the gallery: andornot index adds it")
+        return Atom(str(found.id), "picture", atom.crop)
+
+    def _hidden_by(self, name: str) -> str:
+        """What is called so as well, and is found no longer once the name is defined."""
+        if self._vocabulary is not None and (meaning := self._vocabulary.find(name)) is not None:
+            return f"the word {meaning}; {Atom(name, 'word')} still means it"
+        if (path := self._file(name)) is not None:
+            return f"the file {path}; {Atom(name, 'picture')} still means it"
+        return ""
+
+    def _definition_or_word(self, atom: Atom, formula: Formula) -> Named | str | None:
+        found: Named | str | None = self._definitions.called(atom.name)
+        words = self._vocabulary
+        if found is None and words and words.is_ready and not words.takes_any_phrase:
+            meaning = words.find(atom.name)
+            found = None if meaning is None else _word(meaning)
+        if found is not None and atom.crop is not None:
+            what = "a name that was defined" if isinstance(found, str) else "a word"
+            raise formula.error_at(atom, f'"{shortened(atom.name)}" is {what}: a crop is of a picture')
+        return found
+
+    def _phrase(self, name: str) -> Named | None:
+        """A name as a phrase, where any is a word: then files come first, and what looks like one is none."""
+        if _looks_like_file(name) or not (self._vocabulary and self._vocabulary.takes_any_phrase):
+            return None
+        meaning = self._vocabulary.find(name)
+        return None if meaning is None else _word(meaning)
+
+    def _word(self, atom: Atom, formula: Formula) -> Named:
+        """What a formula insists on as a word."""
+        if atom.crop is not None:
+            raise formula.error_at(atom, f'"{shortened(atom.name)}" is a word: a crop is of a picture')
+        try:
+            return self._meant(atom.name)
+        except WordError as error:
+            raise formula.error_at(atom, str(error)) from None
+
+    def _meant(self, word: str) -> Named:
+        if self._vocabulary is None:
+            raise WordError("there are no words here")
+        return _word(self._vocabulary.meaning(word))
+
+    def _defined(self, name: str, atom: Atom, formula: Formula) -> Formula:
+        """What a definition says, all written out."""
+        try:
+            return self._definitions.expanded(name)
+        except AndornotError as error:
+            raise formula.error_at(atom, str(error)) from None
+
+    def _kept(self, own: Atom, name: str, atom: Atom, formula: Formula) -> Named:
+        """What an atom of a definition stands for."""
+        if own.kind == "word":
+            try:
+                return self._meant(own.name)
+            except WordError as error:
+                raise formula.error_at(atom, f'"{name}" is defined by a word: {error}') from None
+        found = self._by_id(own.name)
+        if not found:
+            raise formula.error_at(
+                atom, f'"{name}" is defined by picture {own.name}, which is in the gallery no longer: define it anew'
+            )
+        return _picture(found[0].path, found[0].id, own)
+
+    def _unknown(self, atom: Atom, formula: Formula) -> FormulaError:
+        """The error for a name that stands for nothing, with the nearest of all kinds."""
+        error = formula.unknown_name(atom.name, [*self._nearest(atom.name), *self._definitions])
+        if self._vocabulary is None or atom.kind or _looks_like_file(atom.name):
+            return error
+        more = self._vocabulary.about(atom.name)
+        return FormulaError(error.message + (f"; {more}" if more else ""), error.text, error.position)
+
+    # --- pictures ---------------------------------------------------------------------------------------------------
 
     def _ambiguous(self, name: str, pictures: list[Picture], formula: Formula, with_paths: bool) -> FormulaError:
         if with_paths:
@@ -126,8 +268,41 @@ class Names:
         return heapq.nlargest(_NEAREST, known_names, key=lambda known: len(wanted & _pieces(known)))
 
 
+def _picture(path: str, identity: int | None, atom: Atom) -> Named:
+    return Named(path, identity, "picture" if atom.crop is None else "crop", atom.crop)
+
+
+def _word(meaning: Meaning) -> Named:
+    return Named("", None, "word", meaning=meaning)
+
+
+def _written_out(formula: Formula, meant: dict[str, Formula]) -> Formula:
+    """The formula with what was meant in the place of defined names. A condition cannot stand in a term."""
+    conditions = {name for name, one in meant.items() if one.is_condition}
+    weighed = {node.args[0] for node in formula.condition if node.op == WEIGHT}
+    for place, node in enumerate(formula.condition if conditions else ()):
+        term = formula.terms[int(node.value)] if node.op == TERM else None
+        if term is None or not (inside := [name for name in term.names if name in conditions]):
+            continue
+        said = f'"{inside[0]}" is defined as a condition'
+        if len(term.program) > 1:
+            raise formula.error_at(inside[0], f'{said}, and a term joins pictures: join it by "and", "or" or "not"')
+        if place in weighed:
+            raise formula.error_at(inside[0], f"{said}, and a weight is of a term: weigh the terms in its definition")
+    try:
+        return Formula(replaced(formula, {Atom(name): f"({one.text})" for name, one in meant.items()}))
+    except FormulaError as error:
+        raise formula.error_at(next(iter(meant)), f"with its definitions written out: {error.message}") from None
+    except AndornotError as error:
+        raise formula.error_at(next(iter(meant)), str(error)) from None
+
+
 def _is_end_of(name: str, path: str) -> bool:
     return path == os.path.abspath(name) or path.endswith(f"{os.sep}{os.path.normpath(name)}")  # noqa: PTH100
+
+
+def _looks_like_file(name: str) -> bool:
+    return os.sep in name or bool(os.path.splitext(name)[1]) or _is_id(name)  # noqa: PTH122
 
 
 def _is_id(name: str) -> bool:

@@ -25,7 +25,7 @@ from .scope import Scope
 from .vectors import forget_derived
 from .writer import Writer, free_model_name
 
-_TABLES: Final = (*STATES, "folders", "pictures", "broken")
+_TABLES: Final = (*STATES, "folders", "pictures", "broken", "definitions")
 # So many pictures tell in which file the features begin.
 _TELLING: Final = 100
 _LARGEST_ID: Final = 2**53
@@ -84,6 +84,7 @@ class _Saved(NamedTuple):
     state: State | None
     pictures: list[Picture]
     broken: list[Record]
+    definitions: list[Record]
     files: list[str]
     values: dict[str, Any]
     folders: tuple[str, ...]
@@ -164,7 +165,7 @@ def _rebuild(folder: Path, saved: _Saved, given: Model | None) -> None:
         state = _derived_state(folder, saved, given)
         forget_derived(folder)  # its rows are others, perhaps
     records = [picture.record for picture in saved.pictures]
-    database.create(folder, replace(state, pictures=len(records), edition=0), records, saved.broken)
+    database.create(folder, replace(state, pictures=len(records), edition=0), records, saved.broken, saved.definitions)
 
 
 def _saved(folder: Path) -> _Saved:
@@ -181,7 +182,8 @@ def _saved(folder: Path) -> _Saved:
     folders = () if state is None else state.folders
     if state is not None and not (_fits(state, sound) and (not is_old or _old_fits(folder, state, sound))):
         state = None
-    return _Saved(state, sound, broken, files, values, folders)
+    definitions = [record for record in tables["definitions"] if is_sound(record, values_crc)]
+    return _Saved(state, sound, broken, definitions, files, values, folders)
 
 
 def _divided(records: list[Record]) -> tuple[list[Picture], list[str]]:

@@ -45,10 +45,12 @@ class Scanned(NamedTuple):
         return bool(self.reason) and not self.digest and self.size != 0
 
 
-def scan_all(paths: Iterable[str], model: Model, is_known: Callable[[bytes], bool]) -> Iterator[Scanned]:
+def scan_all(
+    paths: Iterable[str], model: Model, is_known: Callable[[bytes], bool], threads: int | None = None
+) -> Iterator[Scanned]:
     """Every file in order. What `is_known` by the digest of its content is not decoded."""
     waiting: deque[Future[Scanned]] = deque()
-    with ThreadPoolExecutor(default_workers(), "andornot-scanning") as pool:
+    with ThreadPoolExecutor(threads or default_workers(), "andornot-scanning") as pool:
         try:
             for path in paths:
                 waiting.append(pool.submit(_scan, path, model, is_known))

@@ -15,10 +15,13 @@ from ..data import BrokenImageError
 from ..data.decoding import measure
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES, Distance, Score
+from ..words import Noun, Shown, describe_pictures
+from ..words.errors import shortened
+from ..words.looking import nouns_of
 from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
 from .centred import Centred, CentredVectors, evenly
-from .conditions import ConditionSearch, Term, Truths, WordTruths, truth_of_asked_for
+from .conditions import ConditionSearch, Term, Truths, truth_of_asked_for
 from .cropping import cut
 from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
@@ -27,16 +30,22 @@ from .errors import GalleryError
 from .filters import Selection
 from .likeness.products import similarities
 from .likeness.truth import unrelated
-from .names import Named, Names, Resolved, key_of
+from .names import Kept, Named, Names, Resolved, key_of
 from .options import CENTRED, SearchOptions, Where
+from .postings import Evidence
 from .records import Entry, Origin, Picture, Records
 from .regions import Regions
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
+from .vocabulary import Vocabulary
+from .word_truths import WordTruths, nouns_in
 
 Query = Resolved | Representation
 
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
+# A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
+_BEST: Final = 10
+_SEEN: Final = 0.02
 _HALF: Final = 0.5
 # Pictures that stand for the average one, and rows that are looked at together.
 _SAMPLE: Final = 512
@@ -47,12 +56,14 @@ _BLOCK: Final = 8192
 class Reason:
     """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
 
-    `shown_by` are the pictures of the gallery with the highest degrees of it.
+    `shown_by` are the pictures of the gallery with the highest degrees of it; `name` is what these show together, if
+    that can be said.
     """
 
     feature: int
     contribution: float
     shown_by: tuple[str, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,8 @@ class Hit:
     the best of as many unrelated pictures may reach. `where` has a place for each term that was found in a region.
 
     `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
-    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since.
+    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since. `words` say
+    what it shows, if the gallery has words: few, and none where nothing is likely.
     """
 
     path: str
@@ -83,6 +95,7 @@ class Hit:
     truth: float = 0.0
     is_weak: bool = False
     where: tuple[Place, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class _Looked(NamedTuple):
@@ -99,21 +112,33 @@ ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
 class Searcher:
     """One state of a gallery, ready to be searched."""
 
-    def __init__(self, sources: Sources, make_engine: MakeEngine, regions: Regions | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        make_engine: MakeEngine,
+        regions: Regions | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
+        """`evidence`: what is kept of the classes of its pictures, which words need."""
         self._sources, self._make_engine, self._regions = sources, make_engine, regions
         self._records: Records = sources.snapshot
-        self._names = Names(self._records)
+        self.vocabulary = Vocabulary(sources.folder, sources.model, evidence is not None)
+        self.word_truths = WordTruths(sources, self.vocabulary, evidence)
+        self._names = Names(self._records, sources.snapshot.definitions, self.vocabulary)
         self.degrees = Degrees(sources)
         self.centred = Centred(sources, self.degrees)
-        self.word_truths: WordTruths | None = None
         self._degrees = Vectors(sources, self.degrees)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
-        self._most: dict[int, tuple[str, ...]] = {}
-        self._everything = Selection(sources.snapshot, None)
+        self._most: dict[int, tuple[tuple[str, ...], str]] = {}
+        self._everything = self._select(None)
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """A formula with what its names stand for."""
         return self._names.resolve(formula, given)
+
+    def define(self, name: str, formula: Formula) -> Kept:
+        """A formula as it is kept under a name."""
+        return self._names.define(name, formula)
 
     def browse(self) -> Browser:
         """The same state, to look around in."""
@@ -123,7 +148,7 @@ class Searcher:
         self, queries: Sequence[Query], options: SearchOptions, pictures: Mapping[str, Representation]
     ) -> list[list[Hit]]:
         """The hits of each query; those of all terms are found by one call of the engine."""
-        selection = self._everything if options.where == Where() else Selection(self._sources.snapshot, options.where)
+        selection = self._everything if options.where == Where() else self._select(options.where)
         looked = self._look(queries, pictures)
         results: dict[int, list[Hit]] = {}
         terms: dict[int, Query] = {}
@@ -143,7 +168,7 @@ class Searcher:
     ) -> list[list[Hit]]:
         evaluated = self._evaluate(queries, options, values)
         for query, degrees in zip(queries, evaluated.degrees, strict=True):
-            text = query.formula.text if isinstance(query, Resolved) else repr(query)
+            text = query.asked.text if isinstance(query, Resolved) else repr(query)
             refuse_empty(text, degrees, needs_direction=options.score in ("degrees", CENTRED))
         if not len(selection):
             return [[] for _ in queries]
@@ -162,7 +187,15 @@ class Searcher:
             kept = self._kept(found[number], left_out, options.top)
             rows, distances = found[number, kept], [_distance(options.score, float(scores[number, at])) for at in kept]
             reasons = reasons_of(number, rows) if options.why else _no_reasons(number, rows)
-            hits = map(self._hit, rows.tolist(), distances, truths[number, kept].tolist(), reasons, repeat(weak))
+            hits = map(
+                self._hit,
+                rows.tolist(),
+                distances,
+                truths[number, kept].tolist(),
+                reasons,
+                repeat(weak),
+                self._words_of(rows),
+            )
             results.append([hit for hit in hits if hit.truth >= options.min_truth])
         return results
 
@@ -179,7 +212,9 @@ class Searcher:
         kept = self._kept(found.rows, left_out, options.top)
         rows, truths = found.rows[kept], found.truths[kept]
         reasons = self._why_condition(query, rows, options, looked.values) if options.why else _no_reasons(0, rows)
-        hits = map(self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0))
+        hits = map(
+            self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0), self._words_of(rows)
+        )
         weak = found.asked_for[kept] < _weak(formula, terms, logic, len(selection))
         asked_for = {str(term): formula.terms.index(term) for term in formula.positive_terms}
         places = {text: found.places[number] for text, number in asked_for.items() if number in found.places}
@@ -227,7 +262,18 @@ class Searcher:
             self.degrees.extend()
         self._engine(score)[1].prepare()
 
-    def _hit(self, row: int, distance: float, truth: float, reasons: tuple[Reason, ...], weak: float) -> Hit:
+    def _words_of(self, rows: np.ndarray) -> Iterator[tuple[str, ...]]:
+        return map(nouns_in, self.word_truths.describe(rows))
+
+    def _hit(
+        self,
+        row: int,
+        distance: float,
+        truth: float,
+        reasons: tuple[Reason, ...],
+        weak: float,
+        words: tuple[str, ...],
+    ) -> Hit:
         identity = int(self._records.ids_of_rows(np.array([row]))[0])
         entry = self._entry(identity)
         return Hit(
@@ -239,6 +285,7 @@ class Searcher:
             entry.taken_from,
             truth,
             truth < weak,
+            words=words,
         )
 
     def _entry(self, identity: int) -> Entry:
@@ -260,6 +307,9 @@ class Searcher:
         vectors, engine = self._engine(score) if isinstance(score, str) else self._own_engine(score, asking.shape[1])
         found = engine.search(asking, top, selection)
         return *found, lambda query, rows: self._why(asking[query], rows, vectors)
+
+    def _select(self, where: Where | None) -> Selection:
+        return Selection(self._sources.snapshot, where)
 
     def _own_engine(self, score: Score, dimensions: int) -> tuple[Vectors, Engine]:
         vectors = Computed(self._sources, score, dimensions)
@@ -334,6 +384,11 @@ class Searcher:
 
     def represent(self, things: Sequence[Named]) -> Representation:
         """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
+        if words := {thing for thing in things if thing.kind == "word"}:
+            means = {word: self._represent_word(word) for word in words}
+            others = [thing for thing in things if thing not in words]
+            rest = iter(self.represent(others) if others else ())
+            return Representation.stack([means[thing] if thing in words else next(rest) for thing in things])
         return self._sources.model.represent(self.activations(things))
 
     def activations(self, things: Sequence[Named]) -> Tensor:
@@ -350,6 +405,34 @@ class Searcher:
                 for thing, picture in zip(things, known, strict=True)
             ]
         )
+
+    def describe(self, thing: Named) -> list[Shown]:
+        """What a picture shows, in words."""
+        model, words = self._sources.model, self.vocabulary.of_model
+        picture = self._known(thing)
+        kept = None if picture is None else self.word_truths.kept(picture.row)
+        if kept is not None:
+            return nouns_of(model, words).describe(kept)
+        return describe_pictures(model, words, [thing.path])[0]
+
+    def words(self, beginning: str) -> dict[str, int]:
+        """The words that begin so, and how many pictures show each, most first."""
+        words = self.vocabulary.ready
+        meanings = {word: words.meaning(word) for word in words.complete(beginning)}
+        counts = self.word_truths.counts
+        found = {word: counts[noun.synset] for word, noun in meanings.items() if isinstance(noun, Noun)}
+        return dict(sorted(found.items(), key=lambda word: -word[1]))
+
+    def _represent_word(self, word: Named) -> Representation:
+        """What a word is in a term: the mean of the pictures that show it best."""
+        assert word.meaning is not None, "a word has a meaning"
+        rows = self.word_truths.best_rows(word.meaning, _BEST)
+        rows = np.sort(rows[self.word_truths.support(word.meaning, rows).numpy() >= _SEEN])
+        if not len(rows):
+            raise GalleryError(
+                f'no picture of the gallery shows "{shortened(word.meaning.word)}" well enough to take it for a picture'
+            )
+        return Representation(self._sources.represent(rows).probs.mean(0), validate=False)
 
     def _known(self, thing: Named) -> Picture | None:
         """The picture of the gallery that it is, or that has the same content."""
@@ -386,15 +469,15 @@ class Searcher:
         shown_by = self._shown_by(np.unique(features.numpy()), used)
         return [
             tuple(
-                Reason(feature, value, shown_by[feature])
+                Reason(feature, value, *shown_by[feature])
                 for value, feature in zip(of_hit, features[number].tolist(), strict=True)
                 if value > 0
             )
             for number, of_hit in enumerate(values.tolist())
         ]
 
-    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[str, ...]]:
-        """The paths of the pictures with the highest degree of each feature, looked for once."""
+    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[tuple[str, ...], str]]:
+        """The paths of the pictures with the highest degree of each feature, and its name, looked for once."""
         best: list[tuple[float, int]]
         features = np.array([feature for feature in features.tolist() if feature not in self._most], np.int64)
         candidates: dict[int, list[tuple[float, int]]] = {feature: [] for feature in features.tolist()}
@@ -408,8 +491,10 @@ class Searcher:
                 best.sort()
                 del best[_SHOWN_BY:]
         for feature, best in candidates.items():
-            ids = self._records.ids_of_rows(np.array([row for _, row in best], np.int64))
-            self._most[feature] = tuple(self._entry(identity).picture.path for identity in ids.tolist())
+            rows = np.array([row for _, row in best], np.int64)
+            paths = (self._entry(identity).picture.path for identity in self._records.ids_of_rows(rows).tolist())
+            shown = self.word_truths.describe_together(rows)
+            self._most[feature] = tuple(paths), shown[0].word if shown else ""
         return self._most
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from .catalogue import Catalogue
+from .definitions import Definitions
 from .records import Broken, Entry, Picture, State
 
 # So many file names are looked through for one that may have been meant.
@@ -20,10 +21,19 @@ class Snapshot:
     """All that one moment's database says: the `Records` of a gallery in a folder.
 
     Pictures are in the order of their ids; a position is a place in it. `is_old`: it is in the format of 0.1.
+    `definitions` are names that were given to formulas.
     """
 
-    def __init__(self, state: State, catalogue: Catalogue, broken: Iterable[Broken], is_old: bool = False) -> None:
+    def __init__(
+        self,
+        state: State,
+        catalogue: Catalogue,
+        broken: Iterable[Broken],
+        is_old: bool = False,
+        definitions: Mapping[str, str] | None = None,
+    ) -> None:
         self.state, self.catalogue, self.is_old = state, catalogue, is_old
+        self.definitions = Definitions(definitions or {})
         self.broken = {entry.path: entry for entry in broken}
 
     def __len__(self) -> int:

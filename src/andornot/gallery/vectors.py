@@ -25,6 +25,7 @@ from .errors import GalleryError
 from .feature_store import Features, as_rows
 from .layout import DERIVED
 from .options import CENTRED
+from .postings import forget_postings
 from .reading import checked
 
 _FORMAT: Final = 1
@@ -61,6 +62,7 @@ def forget_derived(folder: Path) -> None:
     for score in (*SCORES, CENTRED):
         for name in (f"{score}.json", f"faiss-{score}.safetensors"):
             (folder / DERIVED / name).unlink(missing_ok=True)
+    forget_postings(folder)
 
 
 class Vectors:

@@ -225,10 +225,12 @@ class Writer:
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _WHOLES)).astype(np.int64)]
         wholes = torch.from_numpy(checked(snapshot, features, rows)).float()
         there = [picture for picture in snapshot.pictures() if _is_whole(full, picture)]
-        nothing = np.empty((0, self.state.width), np.float16)
-        regions = np.concatenate([nothing, *(_full(full, picture, self.state.width) for picture in there)])
+        content = full.content(np.array([picture.row for picture in there], np.int64))
+        regions = torch.from_numpy(
+            content.view(np.float16).reshape(len(there), full.kind.size // (2 * self.state.width), self.state.width)
+        )
         is_own = self.state.calibrated_on is not None
-        basis = Basis.fit(model, wholes, torch.from_numpy(regions).float(), calibrate=is_own)
+        basis = Basis.fit(model, wholes, regions.flatten(0, 1).float(), calibrate=is_own)
         name = _free_name(self.folder, "basis")
         self.claim(name)
         basis.save(self.folder / name)
@@ -237,9 +239,8 @@ class Writer:
         old = () if self._regions is None else self._regions.names
         self._open_beside()
         assert self._regions is not None
-        for picture in there:
-            codes = basis.codes(torch.from_numpy(_full(full, picture, self.state.width)))
-            self._regions.put(picture.row, codes.numpy().tobytes(), picture.features_crc)
+        for picture, codes in zip(there, basis.codes(regions).numpy(), strict=True):
+            self._regions.put(picture.row, codes.tobytes(), picture.features_crc)
         self.state = replace(self.state, spare=(*self.state.spare, *old))
         self.commit()
         self._remove_spare()
@@ -293,8 +294,3 @@ def _is_whole(beside: Beside, picture: Picture) -> bool:
 def _copy(source: Beside, picture: Picture, writer: BesideWriter, row: int) -> None:
     if _is_whole(source, picture):
         writer.put(row, source.content(np.array([picture.row]))[0].tobytes(), picture.features_crc)
-
-
-def _full(beside: Beside, picture: Picture, width: int) -> np.ndarray:
-    """The activations `(R, width)` of a picture's regions."""
-    return np.frombuffer(beside.content(np.array([picture.row]))[0].tobytes(), np.float16).reshape(-1, width).copy()

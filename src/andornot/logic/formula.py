@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from .parser import Mention, Parsed, ParsedTerm
 from .program import Node, Program
 from .representation import Representation, check_same_features
 from .tokens import FormulaError
+
+# Of a name that nobody knows so much is told.
+_LONGEST: Final = 100
 
 Degrees = TypeVar("Degrees", Tensor, np.ndarray)
 
@@ -179,7 +182,8 @@ class Formula:
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
             hint = ""
-        return FormulaError(f'unknown name "{name}"' + (f"; {hint}" if hint else ""), self._source, start)
+        shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+        return FormulaError(f'unknown name "{shown}"' + (f"; {hint}" if hint else ""), self._source, start)
 
     def _first(self, what: str | Atom) -> Mention:
         return next(mention for mention in self.mentions if what in (mention.name, mention.atom))

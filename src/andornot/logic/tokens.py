@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ..errors import AndornotError
+from ..errors import AndornotError, printable
 from .atoms import RESERVED, end_of_bare_name, is_name_character
 
 _SIGNS: Final = "|&-~!(),[]*:"
@@ -15,7 +15,7 @@ class FormulaError(AndornotError):
     """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
-        self.message = message
+        self.message = message = printable(message)
         self.text = text
         self.position = position
         # With the formula below, and a mark: the one error of more than a line.

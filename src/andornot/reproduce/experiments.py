@@ -20,7 +20,7 @@ from .estimate import features_seconds, in_words, probe_seconds, search_seconds,
 from .paper import PAPERS
 from .plan import Plan, Seeds
 from .retrieval import retrieval_protocol
-from .workspace import Workspace, say
+from .workspace import Workspace
 
 
 def reproduce(
@@ -45,9 +45,8 @@ def reproduce(
     """
     plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, protocol or {}, operators)
     start = time.perf_counter()
-    workspace = Workspace(folder, plan.settings())
-    how_long = in_words(estimate_seconds(plan))
-    say(f"{experiment}: about {how_long} on two cores from the beginning; stopped, the same command goes on")
+    how_long = f"about {in_words(estimate_seconds(plan))} on two cores from the beginning"
+    workspace = Workspace(folder, plan.settings(), f"{experiment}: {how_long}; stopped, the same command goes on")
     outcome = EXPERIMENTS[experiment].run(plan, workspace)
     settings = {
         **settings_of(plan),

@@ -45,9 +45,13 @@ def say(text: str) -> None:
 
 
 class Workspace:
-    """Models and measurements of one experiment in a folder. `settings` are all that decides what they are."""
+    """Models and measurements of one experiment in a folder. `settings` are all that decides what they are.
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    `announcement` is said before the first of them is made: where there is nothing to do, or nothing can be done, not.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], announcement: str = "") -> None:
+        self._announcement = announcement
         self.folder, self._models = folder, folder / "models"
         self._settings = json.dumps(plain(settings), indent=2) + "\n"
         file = folder / SETTINGS
@@ -72,11 +76,18 @@ class Workspace:
             if model.recipe.model_copy(update={"checkpoint_seconds": recipe.checkpoint_seconds}) != recipe:
                 raise EvaluationError(f"{folder} holds a model of another recipe: remove it, or choose another -o")
             return model
-        say(f"{name}: {'calibrating' if recipe.regime == 'calibrated' else 'pretraining'} on {len(images):,} pictures")
+        doing = "calibrating" if recipe.regime == "calibrated" else "pretraining"
+        self._say(f"{name}: {doing} on {len(images):,} pictures")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / SETTINGS, self._settings)
         features = self._view_activations(images, recipe) if recipe.regime == "frozen" else None
         return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
+
+    def _say(self, text: str) -> None:
+        if self._announcement:
+            say(self._announcement)
+            self._announcement = ""
+        say(text)
 
     def _view_activations(self, images: ImageSet, recipe: Recipe) -> ActivationBatches:
         """Features of views, the same for each method, because the backbone does not change: computed once."""
@@ -105,7 +116,7 @@ class Workspace:
                 kept = {}
             if kept.get("depends") == wanted:
                 return kept["result"]
-        say(f"{name}: measuring")
+        self._say(f"{name}: measuring")
         result = plain(measure())
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps({"depends": wanted, "result": result}) + "\n")

@@ -30,13 +30,14 @@ def repeats_names(formula: Formula) -> bool:
 
 
 def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
-    """Every mention of a picture, in the order of the text."""
+    """Every mention of a picture, a word or a defined name, in the order of the text; the latter have no picture."""
     told = []
-    for name, start, end, atom in resolved.formula.mentions:
-        identity, shown = resolved.named[key_of(atom)].id, printable(name)
-        mention = FormulaName(name=shown, start=start, end=end, id=None, upload=shown, version="", file=shown)
-        if identity is not None:
-            picture = tell_name(browser, find(browser, identity))
+    for name, start, end, atom in resolved.asked.mentions:
+        thing, shown = resolved.named.get(key_of(atom)), printable(name)
+        upload = None if thing is None or thing.kind == "word" else shown
+        mention = FormulaName(name=shown, start=start, end=end, id=None, upload=upload, version="", file=shown)
+        if thing is not None and thing.id is not None:
+            picture = tell_name(browser, find(browser, thing.id))
             mention.id, mention.upload = picture.id, None
             mention.version, mention.file = picture.version, picture.name
         told.append(mention)
@@ -45,10 +46,10 @@ def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
 
 def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
     """What a formula says."""
-    formula, mentions = resolved.formula, names(resolved, browser)
+    formula, mentions = resolved.asked, names(resolved, browser)
     return FormulaAnswer(
         formula=formula.text,
-        is_condition=formula.is_condition,
+        is_condition=resolved.formula.is_condition,
         terms=[printable(str(term)) for term in formula.terms],
         names=mentions,
         tree=_tree(formula, iter(mentions)),

@@ -125,9 +125,11 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
             truth=hit.truth,
             is_weak=hit.is_weak,
             where=[schemas.Place(term=printable(place.term), box=list(place.box)) for place in hit.where],
+            words=list(hit.words),
             why=[
                 schemas.Reason(
                     feature=reason.feature,
+                    name=reason.name,
                     contribution=reason.contribution,
                     shown_by=[
                         tell_name(browser, position)

@@ -180,9 +180,13 @@ class FormulaAnswer(BaseModel):
 
 
 class Reason(BaseModel):
-    """A feature that carried a match, what it gave to the score, and the pictures that show it most."""
+    """A feature that carried a match, what it gave to the score, and the pictures that show it most.
+
+    `name` is what these show together; empty if that cannot be said.
+    """
 
     feature: int
+    name: str
     contribution: float
     shown_by: list[PictureName]
 
@@ -200,6 +204,8 @@ class Hit(PictureName):
     `truth`, from 0 to 1, says how far it stands out in the gallery; `is_weak`: the best of unrelated pictures may reach
     as much. `where` has a place for each term that was found in a region. `why` is empty unless it was asked for.
 
+    `words` say what it shows, as far as that can be told.
+
     `path` is where its file is: told to who asks from the machine itself, else null.
     """
 
@@ -211,6 +217,7 @@ class Hit(PictureName):
     truth: float
     is_weak: bool
     where: list[Place]
+    words: list[str]
     why: list[Reason]
 
 

@@ -24,7 +24,7 @@ _PATIENCE: Final = 0.05
 
 
 def serve(
-    folder: Path,
+    folder: Path | str,
     *,
     host: str = "127.0.0.1",
     port: int | None = None,

@@ -10,6 +10,7 @@ from ..ssl.backbones import JointBackbone
 from .classes import KeptClasses, NamedClasses
 from .describing import Shown, describe
 from .errors import UnknownWordError, WordError
+from .looking import describe_pictures
 from .meaning import Meaning, Words
 from .nouns import Noun, wordnet_nouns
 from .phrases import Phrase, Phrases
@@ -27,6 +28,7 @@ __all__ = [
     "WordError",
     "Words",
     "describe",
+    "describe_pictures",
     "half_of",
     "truth_of",
     "wordnet_nouns",

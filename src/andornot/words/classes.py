@@ -2,11 +2,12 @@
 
 from typing import Final, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..ssl.backbones import Backbone, cut_windows
-from .describing import Shown, describe
+from .describing import Shown, describe_all
 from .errors import WordError
 from .meaning import Meaning
 from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
@@ -15,6 +16,7 @@ from .nouns import NUM_CLASSES, Noun, Nouns, wordnet_nouns
 TEMPERATURE: Final = 2.0
 # A byte has -16 log2 of a weight: from 1 down to 2^-16 in steps of 4 %.
 _STEPS: Final = 16
+_WEIGHT_OF: Final = np.exp2(np.arange(256, dtype=np.float32) / -_STEPS)
 KEPT: Final = 96
 
 
@@ -52,8 +54,12 @@ class NamedClasses:
 
     def describe(self, evidence: Tensor) -> list[Shown]:
         """What a picture with this evidence `(1000,)` shows."""
+        return self.describe_all(evidence[None])[0]
+
+    def describe_all(self, evidence: Tensor) -> list[list[Shown]]:
+        """What pictures with this evidence `(n, 1000)` show."""
         # What a picture shows most is to be said, so the temperature, which gives the rest a chance, is taken back.
-        return describe(dict(enumerate((evidence**TEMPERATURE).tolist())))
+        return describe_all((evidence**TEMPERATURE).numpy())
 
 
 def class_weights(whole: Tensor, windows: Tensor, temperature: float = TEMPERATURE) -> Tensor:
@@ -61,6 +67,11 @@ def class_weights(whole: Tensor, windows: Tensor, temperature: float = TEMPERATU
     overall = (whole / temperature).softmax(-1)
     best = (windows / temperature).softmax(-1).amax(1)
     return (overall * best).sqrt()
+
+
+def weights_of_bytes(steps: np.ndarray) -> np.ndarray:
+    """The weights, float32, that bytes of `KeptClasses.weights` stand for."""
+    return np.asarray(_WEIGHT_OF[steps])
 
 
 class KeptClasses(NamedTuple):

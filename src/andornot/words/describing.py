@@ -1,9 +1,15 @@
 """What a picture shows, in nouns: few, likely, and no more special than its classes allow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from .nouns import NUM_CLASSES, Synset, wordnet_nouns
+
+# Known beforehand, so that what is derived from the table can have a fixed size.
+NUM_NOUNS: Final = 1860
 
 # A noun with so much more of the probability than an even guess has is said: dog needs 0.25 and its 118 of 1,000.
 _LIKELY: Final = 0.25
@@ -30,34 +36,88 @@ def describe(probabilities: Mapping[int, float]) -> list[Shown]:
     >>> [noun.word for noun in describe(breeds)]
     ['dog', 'studio couch']
     """
-    whole = sum(probabilities.values())
-    if not whole > 0:
+    row = np.zeros((1, NUM_CLASSES))
+    for number, probability in probabilities.items():
+        row[0, number] = probability
+    return describe_all(row)[0]
+
+
+def describe_all(probabilities: np.ndarray) -> list[list[Shown]]:
+    """The same for many pictures at once, `(n, 1000)`."""
+    return [_described(row) for row in _shares(probabilities)]
+
+
+def which_are_likely(weights: np.ndarray) -> np.ndarray:
+    """Which nouns pictures with these weights of classes `(n, 1000)` show, `(n, nouns)` bool.
+
+    Weights are probabilities at a temperature of 2, which makes roots of them.
+    """
+    return _shares(weights * weights) >= _thresholds()
+
+
+def _described(shares: np.ndarray) -> list[Shown]:
+    """What a picture shows, by the share of each noun in it."""
+    if not shares.any():
         return []
-    mass = {
-        synset: sum(probabilities.get(number, 0.0) for number in synset.classes) / whole
-        for synset in wordnet_nouns().synsets
-    }
-    likely = {synset for synset, share in mass.items() if share >= _LIKELY + len(synset.classes) / NUM_CLASSES}
-    broadest = [synset for synset in mass if not _is_general(synset) and any(map(_is_general, synset.parents))]
-    named = {_common(_narrowed(synset, mass)) for synset in broadest if mass[synset] >= _LIKELY}
-    found = likely.intersection(filter(None, named))
+    synsets, numbers = wordnet_nouns().synsets, _numbers()
+    is_likely = shares >= _thresholds()
+    named = {_common(_narrowed(synsets[place], shares)) for place in _broadest() if shares[place] >= _LIKELY}
+    found = {synset for synset in named if synset is not None and is_likely[numbers[synset]]}
     shown = [
-        Shown(synset.word, mass[synset], synset)
+        Shown(synset.word, float(shares[numbers[synset]]), synset)
         for synset in found
         if not any(synset in other.ancestors for other in found)
     ]
     return sorted(shown, key=lambda noun: (-noun.probability, noun.word))
 
 
+def _shares(probabilities: np.ndarray) -> np.ndarray:
+    """The share of each noun in the probability of all classes, `(n, nouns)`; 0 where there is none."""
+    whole = probabilities.sum(1, keepdims=True)
+    probabilities = np.divide(probabilities, whole, out=np.zeros_like(probabilities), where=whole > 0)
+    return np.asarray(probabilities @ _members(str(probabilities.dtype)))
+
+
+@cache
+def _members(kind: str) -> np.ndarray:
+    """Which classes belong to each noun, `(1000, nouns)`."""
+    result = np.zeros((NUM_CLASSES, len(wordnet_nouns().synsets)), kind)
+    for place, synset in enumerate(wordnet_nouns().synsets):
+        result[list(synset.classes), place] = 1
+    return result
+
+
+@cache
+def _numbers() -> dict[Synset, int]:
+    return {synset: place for place, synset in enumerate(wordnet_nouns().synsets)}
+
+
+@cache
+def _thresholds() -> np.ndarray:
+    """The share from which on each noun is likely."""
+    return np.array([_LIKELY + len(synset.classes) / NUM_CLASSES for synset in wordnet_nouns().synsets], np.float32)
+
+
+@cache
+def _broadest() -> Sequence[int]:
+    """The nouns that say something, and are below none that does."""
+    return [
+        place
+        for place, synset in enumerate(wordnet_nouns().synsets)
+        if not _is_general(synset) and any(map(_is_general, synset.parents))
+    ]
+
+
 def _is_general(synset: Synset) -> bool:
     return len(synset.classes) > _GENERAL
 
 
-def _narrowed(synset: Synset, mass: Mapping[Synset, float]) -> Synset:
+def _narrowed(synset: Synset, shares: np.ndarray) -> Synset:
     """The synset, or the kind of it that has most of its probability, and so says more."""
+    numbers = _numbers()
     for child in synset.children:
-        if mass[child] >= _MOST * mass[synset]:
-            return _narrowed(child, mass)
+        if shares[numbers[child]] >= _MOST * shares[numbers[synset]]:
+            return _narrowed(child, shares)
     return synset
 
 

@@ -138,7 +138,7 @@ def _means(rows: Sequence[tuple[str, float, float]]) -> dict[str, float]:
 
 def pair_figures(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str, float]]:
     """For each way to ask: the mean over pairs of what `a and b` and `a and not b` find; nothing without pairs."""
-    pairs = _pairs(labels)
+    pairs = pairs_of(labels)
     if not pairs:
         return {}
 
@@ -156,7 +156,7 @@ def pair_figures(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str
     return figures
 
 
-def _pairs(labels: Tensor) -> list[tuple[int, int]]:
+def pairs_of(labels: Tensor) -> list[tuple[int, int]]:
     """Ordered pairs of classes with enough pictures of both and of each alone."""
     count = labels.sum(1)
     alone = (labels & (count == 1)[:, None]).sum(0)

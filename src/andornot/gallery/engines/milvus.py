@@ -1,19 +1,19 @@
 """The vectors of a gallery in a Milvus server, which finds the nearest.
 
 The gallery's folder stays the ledger: a collection can be dropped at any time, and the next `index` fills it again. It
-holds each picture's id, what filters look at, the vector of one score, and a stamp that changes with any of these; by
-the stamps a collection is compared with the gallery. An alias of the collection says which state it holds completely.
+holds all that is known of each picture, the vector of one score, and a stamp that changes with any of these; by the
+stamps a collection is compared with the gallery. An alias of the collection says which state it holds completely. What
+there is one of, the model above all, is in a second collection, `…_about`: who searches needs nothing else.
 """
 
 import json
-import os
 import secrets
 import shlex
 import warnings
+from collections.abc import Iterator
 from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 from pymilvus import DataType, MilvusClient  # type: ignore[import-untyped]
@@ -21,18 +21,24 @@ from torch import Tensor
 
 from ...files import write_text
 from ...progress import track
+from ..browsing import Browser
+from ..centred import Centred, evenly
 from ..errors import GalleryError
-from ..filters import Conditions, Selection, resolve
+from ..filters import Selection, resolve
 from ..layout import IDENTITY
+from ..likeness.truth import ENOUGH_PICTURES
+from ..model_files import pack_model
 from ..options import CENTRED
-from ..paths import label_of
+from ..reading import checked
 from ..records import Entry
-from ..vectors import Vectors
+from ..vectors import Degrees, Vectors
+from .milvus_about import About
 from .milvus_connection import Address, Connection
+from .milvus_records import as_stored, axes_to_bytes, expression_of, metadata, record_of
 from .milvus_space import Space
 from .scan import exact_for
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 # Above this number of pictures an index pays; docs/milvus.md has the figures behind these settings.
 _FLAT_AT_MOST: Final = 100_000
 HNSW: Final = {"M": 16, "efConstruction": 200}
@@ -52,13 +58,13 @@ def milvus_engine(address: str) -> "partial[Milvus]":
     return partial(Milvus, Address.parse(address))
 
 
-class Milvus:
+class SearchedMilvus:
     """A collection for the vectors of one score. Candidates are scored again, so that scores are those of `Exact`."""
 
-    def __init__(self, address: Address, vectors: Vectors) -> None:
+    def __init__(self, address: Address, server: Connection, vectors: Vectors) -> None:
         self._address, self._vectors, self._exact = address, vectors, exact_for(vectors)
         self._snapshot = vectors.sources.snapshot
-        self._server = Connection(address)
+        self._server = server
         ending = "" if vectors.score == "degrees" else f"_{vectors.score.replace('-', '_')}"
         self._name = f"{address.collection}{ending}"
         self._is_checked = False
@@ -68,7 +74,7 @@ class Milvus:
     def search(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """As `Engine.search`. What Milvus cannot give, as few pass or very many are asked for, is compared here."""
         where = selection.where
-        expression = "" if where is None else _expression(resolve(where, self._snapshot))
+        expression = "" if where is None else expression_of(resolve(where, self._snapshot))
         self._check()
         top = min(top, len(self._snapshot))
         asked = top + SPARE
@@ -82,24 +88,26 @@ class Milvus:
             if min(map(len, answers)) < asked:
                 break
             asked *= 2  # many of them are not in the gallery any more
+        return self._compare(queries, top, selection)
+
+    def _compare(self, queries: Tensor, top: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """With all that pass a filter."""
         return self._exact.search(queries, top, selection)
 
     def _check(self) -> None:
-        """Before the first search: whether the collection is ours and complete, and can be searched."""
+        """Before the first search: whether the collection is there."""
         if self._is_checked:
             return
-        held = self._describe()
-        if held is None:
-            raise GalleryError(f"there is no collection {self._name} in {self._address}: {self._command} fills it")
-        if held["description"] != self._description:
-            raise GalleryError(f"{self._name} in {self._address} is of another model: {self._command} fills it anew")
-        if self._alias not in held["aliases"]:
-            warnings.warn(
-                f"{self._name} in {self._address} does not hold the gallery as it is now: {self._command} completes it",
-                stacklevel=2,
+        if not self._server.call("has_collection", self._name):
+            raise GalleryError(
+                f"there is no collection {self._name} in {self._address}: andornot index --gallery FOLDER --engine "
+                f"{self._address} --score {self._vectors.score} makes it"
             )
         self._server.call("load_collection", self._name)
         self._is_checked = True
+
+    def prepare(self) -> None:
+        """Nothing: who only searches does not fill it."""
 
     def _ask(self, queries: Tensor, count: int, expression: str) -> list[list[int]]:
         """The ids that Milvus finds for each query, best first."""
@@ -119,6 +127,45 @@ class Milvus:
         return found
 
     def _rows(self, ids: list[int]) -> np.ndarray:
+        """A row is an id."""
+        return np.array(ids, np.int64)
+
+    @cached_property
+    def _space(self) -> Space:
+        if self._vectors.score == CENTRED:
+            return Space(self._vectors.dimensions, None)
+        model = self._vectors.sources.model
+        return Space.of(self._vectors.score, model.num_features, model.num_values)
+
+
+class Milvus(SearchedMilvus):
+    """The same for a gallery in its folder, whose collection it keeps."""
+
+    def __init__(self, address: Address, vectors: Vectors) -> None:
+        super().__init__(address, Connection(address), vectors)
+        self._about = About(self._server, address.collection)
+
+    def _check(self) -> None:
+        """Before the first search: whether the collection is ours and complete, and can be searched."""
+        if self._is_checked:
+            return
+        held = self._describe()
+        if held is None:
+            raise GalleryError(f"there is no collection {self._name} in {self._address}: {self._command} fills it")
+        if held["description"] != self._description:
+            raise GalleryError(
+                f"{self._name} in {self._address} is of another model, or of an older version: {self._command} "
+                "fills it anew"
+            )
+        if self._alias not in held["aliases"]:
+            warnings.warn(
+                f"{self._name} in {self._address} does not hold the gallery as it is now: {self._command} completes it",
+                stacklevel=2,
+            )
+        self._server.call("load_collection", self._name)
+        self._is_checked = True
+
+    def _rows(self, ids: list[int]) -> np.ndarray:
         """The rows of those ids that the gallery has."""
         return self._snapshot.catalogue.rows_of(np.array(ids, np.int64))
 
@@ -136,12 +183,46 @@ class Milvus:
             self._create()
         else:
             self._adapt_index()
-            if self._alias in held["aliases"]:
+            if self._alias in held["aliases"] and self._about.is_there():
                 return
             self._forget_states(held)
         self._synchronise()
         self._server.call("flush", self._name)
+        self._tell_about()
         self._server.call("create_alias", self._name, self._alias)
+
+    def _tell_about(self) -> None:
+        """Puts beside the degrees what a searcher needs besides the pictures."""
+        if self._vectors.score != "degrees":
+            return
+        snapshot, sources = self._snapshot, self._vectors.sources
+        degrees = Degrees(sources)
+        table, centred = Browser(sources, degrees).features, Centred(sources, degrees)
+        # What truths are measured by; the same as in the folder.
+        sample = evenly(np.sort(snapshot.rows), ENOUGH_PICTURES)
+        facts = {
+            **self._description,
+            "pictures": len(snapshot),
+            "period": [int(snapshot.taken.min()), int(snapshot.taken.max())] if len(snapshot) else None,
+            "folders": [as_stored(folder) for folder in snapshot.folders],
+            "sample": snapshot.ids_of_rows(sample).tolist(),
+            "features": {
+                "mean": table.mean.tolist(),
+                "spread": table.spread.tolist(),
+                "shown_by": [
+                    [int(snapshot.catalogue.id_at(place)) for place in row] for row in table.shown_by.tolist()
+                ],
+            },
+        }
+        documents = {
+            "facts": json.dumps(facts).encode(),
+            "folders": json.dumps({as_stored(name): count for name, count in snapshot.folder_counts.items()}).encode(),
+            "broken": json.dumps([[as_stored(one.path), *one[1:]] for one in snapshot.broken.values()]).encode(),
+            "axes": axes_to_bytes(centred.components),
+            "sample": centred.codes(sample).numpy().tobytes(),
+            **pack_model(sources.model),
+        }
+        self._about.write(documents, self._description)
 
     def _synchronise(self) -> None:
         """Deletes what is gone, and writes what is new or changed."""
@@ -162,11 +243,20 @@ class Milvus:
                 chosen = positions[start : start + batch]
                 points = self._space.gallery(self._vectors.take(rows[chosen])).numpy()
                 records = [
-                    {"id": ids[position], "stamp": stamps[position], **_metadata(entries[position]), "vector": point}
-                    for position, point in zip(chosen.tolist(), points, strict=True)
+                    {"id": ids[place], "stamp": stamps[place], **record, "vector": point}
+                    for place, record, point in zip(
+                        chosen.tolist(), self._records([entries[place] for place in chosen]), points, strict=True
+                    )
                 ]
                 self._server.call("upsert", self._name, records)
                 bar.update(len(chosen))
+
+    def _records(self, entries: list[Entry]) -> Iterator[dict[str, Any]]:
+        """What is known of some pictures; with the degrees also their features, of which all else can be made."""
+        if self._vectors.score != "degrees":
+            return ({**metadata(entry), "features": ""} for entry in entries)
+        rows = np.array([entry.picture.row for entry in entries], np.int64)
+        return map(record_of, entries, checked(self._snapshot, self._vectors.sources.features, rows))
 
     def _stamps_there(self) -> dict[int, int]:
         """The stamp of each id in the collection."""
@@ -195,6 +285,7 @@ class Milvus:
         state.update(self._snapshot.by_camera.tobytes())
         state.update(self._snapshot.catalogue.features_crcs(ids).tobytes())
         state.update(b"\0".join(self._snapshot.catalogue.paths()))
+        state.update(repr((self._snapshot.folders, sorted(self._snapshot.broken.values()))).encode())
         return f"{self._name}_holds_{state.hexdigest()}"
 
     def _forget_states(self, held: dict[str, Any]) -> None:
@@ -252,10 +343,10 @@ class Milvus:
         )
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field("stamp", DataType.INT64)
-        schema.add_field("path", DataType.VARCHAR, max_length=_LONGEST_TEXT)
-        schema.add_field("label", DataType.VARCHAR, max_length=_LONGEST_TEXT)
-        schema.add_field("taken", DataType.INT64)
-        schema.add_field("by_camera", DataType.INT64)
+        for text in ("path", "folder", "name", "label", "digest", "features"):
+            schema.add_field(text, DataType.VARCHAR, max_length=_LONGEST_TEXT)
+        for number in ("size", "mtime_ns", "taken", "by_camera", "features_crc"):
+            schema.add_field(number, DataType.INT64)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self._space.dimensions)
         self._server.call("create_collection", self._name, schema=schema, index_params=self._index)
 
@@ -285,13 +376,6 @@ class Milvus:
         )
         return parameters
 
-    @cached_property
-    def _space(self) -> Space:
-        if self._vectors.score == CENTRED:
-            return Space(self._vectors.dimensions, None)
-        model = self._vectors.sources.model
-        return Space.of(self._vectors.score, model.num_features, model.num_values)
-
     @property
     def _command(self) -> str:
         """What brings the collection up to date."""
@@ -300,41 +384,7 @@ class Milvus:
         return f"andornot index --gallery {folder} --engine {self._address}{score}"
 
 
-def _expression(conditions: Conditions) -> str:
-    """A filter in the language of Milvus."""
-    parts = []
-    if conditions.folder is not None:
-        folder = _ascii(conditions.folder).rstrip("/")
-        # A path in the folder begins with its name and a slash, and the character after the slash is 0.
-        parts.append(f'(path == "{folder}" or (path >= "{folder}/" and path < "{folder}0"))')
-    if conditions.label is not None:
-        parts.append(f'label == "{_ascii(conditions.label)}"')
-    if conditions.after is not None:
-        parts.append(f"taken >= {conditions.after}")
-    if conditions.before is not None:
-        parts.append(f"taken < {conditions.before}")
-    if conditions.needs_camera:
-        parts.append("by_camera != 0")
-    return " and ".join(parts)
-
-
-def _metadata(entry: Entry) -> dict[str, Any]:
-    """What filters look at."""
-    path = entry.picture.path
-    return {
-        "path": _ascii(path),
-        "label": _ascii(label_of(path)),
-        "taken": entry.picture.taken,
-        "by_camera": entry.by_camera,
-    }
-
-
 def _stamp(entry: Entry) -> int:
     """A number that changes with the picture's features and metadata."""
-    content = f"{entry.picture.features_crc} {_metadata(entry)}"
+    content = f"{entry.picture.features_crc} {metadata(entry)}"
     return int.from_bytes(blake2b(content.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-def _ascii(text: str) -> str:
-    """A path as it is stored: names of files need not be text, and Milvus has an opinion on quotes and backslashes."""
-    return quote(os.fsencode(text))

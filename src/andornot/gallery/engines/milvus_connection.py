@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import re
 import time
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _RIGHT: Final = "write milvus://host:19530/collection, or milvus://user:password@host:19530/database/collection"
 _KINDS: Final = ("FLAT", "HNSW")
 _LARGEST_EF: Final = 32_768
+# A token, or user:password, where the address has none: what is typed others may see.
+_TOKEN: Final = "MILVUS_TOKEN"
+# Files and a name, as pymilvus calls them.
+_TLS: Final = ("ca_pem_path", "client_pem_path", "client_key_path", "server_pem_path", "server_name")
 
 _CONNECT_SECONDS: Final = 5
 # For one request, with all its repetitions; more for those that a server may be busy with for long, all the while
@@ -47,6 +52,7 @@ class Address:
     credentials: str = field(default="", repr=False)
     index: str | None = None
     ef: int | None = None
+    tls: tuple[tuple[str, str], ...] | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Address":
@@ -66,7 +72,7 @@ class Address:
                 raise _wrong(f'"{name}" cannot be the name of a collection, which has letters, digits and underscores')
         if len(database) > 1:
             raise _wrong(f'"{parts.path}" has too many parts')
-        credentials = unquote(parts.netloc.rpartition("@")[0])
+        credentials = unquote(parts.netloc.rpartition("@")[0]) or os.environ.get(_TOKEN, "")
         return cls(host, port, collection, "".join(database), credentials, **_options(parts))
 
     @property
@@ -104,9 +110,11 @@ class Connection:
     @cached_property
     def _client(self) -> Any:
         address = self._address
-        server, token = f"http://{address.server}", address.credentials
+        server = f"{'http' if address.tls is None else 'https'}://{address.server}"
+        options = {} if address.tls is None else {"secure": True, **dict(address.tls)}
+        how = {"token": address.credentials, "db_name": address.database, "timeout": _CONNECT_SECONDS, **options}
         try:
-            return MilvusClient(server, token=token, db_name=address.database, timeout=_CONNECT_SECONDS)
+            return MilvusClient(server, **how)
         except (MilvusException, grpc.RpcError) as error:
             raise self._told(error, _CONNECT_SECONDS) from error
 
@@ -115,7 +123,8 @@ class Connection:
         server = self._address.server
         status, code, message = _status(error), getattr(error, "code", None), str(getattr(error, "message", error))
         if status == grpc.StatusCode.UNAUTHENTICATED:
-            wrong = "does not take this user and password: write milvus://user:password@host:port/collection"
+            right = f"write milvus://user:password@host:port/collection, or set {_TOKEN}"
+            wrong = f"does not take this user and password: {right}"
         elif status == grpc.StatusCode.DEADLINE_EXCEEDED or "timeout" in message:
             wrong = f"does not answer within {seconds} seconds: is it a Milvus server, and not overloaded?"
         elif status == grpc.StatusCode.UNAVAILABLE or code == 2:
@@ -138,6 +147,8 @@ def _may_pass(error: Exception) -> bool:
 def _options(parts: SplitResult) -> dict[str, Any]:
     """What stands behind the question mark."""
     options: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    secure = False
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key == "index":
             if value.upper() not in _KINDS:
@@ -147,9 +158,15 @@ def _options(parts: SplitResult) -> dict[str, Any]:
             if not (value.isascii() and value.isdigit() and 1 <= int(value) <= _LARGEST_EF):
                 raise _wrong(f'ef must be a number from 1 to {_LARGEST_EF}, got "{value}"')
             options[key] = int(value)
+        elif key == "secure":
+            if value not in ("true", "false"):
+                raise _wrong(f'secure must be true or false, got "{value}"')
+            secure = value == "true"
+        elif key in _TLS:
+            files[key], secure = value, True
         else:
-            raise _wrong(f'option "{key}" is unknown, there are index and ef')
-    return options
+            raise _wrong(f'option "{key}" is unknown, there are index, ef, secure, {", ".join(_TLS)}')
+    return {**options, "tls": tuple(files.items()) if secure else None}
 
 
 def _wrong(what: str) -> GalleryError:

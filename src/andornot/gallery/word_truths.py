@@ -1,0 +1,108 @@
+"""How true a word is of pictures, which pictures show it best, and what pictures show, in words."""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ..words import Meaning, NamedClasses, Noun, Shown, half_of, truth_of
+from ..words.describing import NUM_NOUNS
+from ..words.nouns import Synset, wordnet_nouns
+from .postings import Evidence, Postings
+from .vectors import Sources
+from .vocabulary import Vocabulary
+
+# Words whose support in all pictures is kept, once computed: 4 MB each in a gallery of a million.
+_KEPT: Final = 16
+_BLOCK: Final = 8192
+
+
+class WordTruths:
+    """The words of one state of a gallery. `rows` are rows of features, in any order."""
+
+    def __init__(self, sources: Sources, vocabulary: Vocabulary, evidence: Evidence | None) -> None:
+        """`evidence`: what is kept of the classes of pictures; None if nothing is."""
+        self._sources, self._vocabulary, self._evidence = sources, vocabulary, evidence
+        self._supported = lru_cache(_KEPT)(self._support)
+
+    @cached_property
+    def _used(self) -> np.ndarray:
+        """The rows of pictures."""
+        return np.flatnonzero(self._sources.snapshot.id_of_row)
+
+    @cached_property
+    def postings(self) -> Postings | None:
+        """The pictures of each class; None if no classes are kept."""
+        if self._evidence is None:
+            return None
+        state = self._sources.snapshot.state
+        return Postings(self._sources.folder, state.first_file, state.rows, self._evidence)
+
+    def truth(self, meaning: Meaning, rows: np.ndarray | None = None) -> Tensor:
+        """How true a word is of some rows, or of all there are, `(n,)` from 0 to 1, compared with all pictures."""
+        support, half = self._supported(meaning)
+        return truth_of(support if rows is None else support[torch.from_numpy(rows)], half)
+
+    def best_rows(self, meaning: Meaning, count: int) -> np.ndarray:
+        """The rows of the pictures that show a word best, the best first."""
+        support = self._supported(meaning)[0].numpy()[self._used]
+        order = np.argsort(-support, kind="stable")[:count]
+        return np.asarray(self._used[order])
+
+    def support(self, meaning: Meaning, rows: np.ndarray) -> Tensor:
+        """How far the evidence of some rows speaks for a word, `(n,)`."""
+        return self._supported(meaning)[0][torch.from_numpy(rows)]
+
+    @cached_property
+    def counts(self) -> dict[Synset, int]:
+        """How many pictures show each noun."""
+        counts = [0] * NUM_NOUNS if self.postings is None else self.postings.nouns(self._used).tolist()
+        return dict(zip(wordnet_nouns().synsets, counts, strict=True))
+
+    def kept(self, row: int) -> Tensor | None:
+        """What is kept of the classes of a row `(1000,)`; None if nothing is."""
+        rows = np.array([row])
+        if self._evidence is None or not self._evidence.has(rows).all():
+            return None
+        return self._evidence.read(rows).evidence()[0]
+
+    def describe(self, rows: np.ndarray) -> list[list[Shown]]:
+        """What some rows show; nothing where nothing is known."""
+        words = self._vocabulary.of_model if self._evidence is not None and len(rows) else None
+        if self._evidence is None or not isinstance(words, NamedClasses):
+            return [[]] * len(rows)
+        has = self._evidence.has(rows)
+        shown = words.describe_all(self._evidence.read(rows).evidence())
+        return [one if there else [] for one, there in zip(shown, has.tolist(), strict=True)]
+
+    def describe_together(self, rows: np.ndarray) -> list[Shown]:
+        """What some rows show, taken as one picture."""
+        words = self._vocabulary.of_model if self._evidence is not None and len(rows) else None
+        if self._evidence is None or not isinstance(words, NamedClasses):
+            return []
+        return words.describe(self._evidence.read(rows).evidence().mean(0))
+
+    def _support(self, meaning: Meaning) -> tuple[Tensor, float]:
+        """The support of a word in all rows, and what is half the truth of it."""
+        if isinstance(meaning, Noun):
+            postings = self.postings
+            assert postings is not None, "a noun has a meaning only where classes are kept"
+            support = torch.from_numpy(postings.support(meaning.classes))
+        else:
+            words = self._vocabulary.of_model
+            rows = np.arange(self._sources.snapshot.state.rows)
+            parts = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+            support = torch.cat([torch.empty(0), *(words.support(meaning, self._directions(part)) for part in parts)])
+        return support, half_of(support[torch.from_numpy(self._used)])
+
+    def _directions(self, rows: np.ndarray) -> Tensor:
+        return normalize(torch.from_numpy(self._sources.features.read(rows)).float(), dim=-1)
+
+
+def nouns_in(shown: Sequence[Shown]) -> tuple[str, ...]:
+    """The words alone of what a picture shows."""
+    return tuple(noun.word for noun in shown)
