@@ -193,7 +193,7 @@ def bench_large(count: int) -> list[Row]:
     block, asked = torch.empty(816, _FEATURES), normalize(torch.rand(3, _FEATURES, generator=generator), dim=1)
 
     def brute_force() -> None:
-        """Neighbours of three terms, then their truths, over full vectors; a part of the pictures stands for all."""
+        """Neighbours of three terms, then their truths, over full vectors; a part of them stands for the others."""
         for _ in range(0, 2 * count, len(part)):
             scores = torch.empty(3, len(part))
             for start in range(0, len(part), len(block)):

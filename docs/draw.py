@@ -67,7 +67,7 @@ def draw_gallery(folder: Path) -> None:
     write_scenes(images, folder / "scenes")
     gallery = index_scenes(folder / "scenes", folder / "gallery")
     for a, b in (("dog", "car"), ("cow", "tractor")):
-        searches = [search for search in pair_searches(images, a, b).values() if search.score == "centred"]
+        searches = [pair_searches(images, a, b)[name] for name in ("both", "without", "shared", "minus")]
         _save_searches(f"gallery-{a}-{b}.jpg", gallery, searches)
     dog, car, cat, horse = (common(images, thing, 1) for thing in ("dog", "car", "cat", "horse"))
     more = (common(images, "car", 3), f"at_least(2, {dog}, {cat}, {horse})", f"{dog} & {car}", f"~{car}")
