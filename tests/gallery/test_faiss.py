@@ -187,9 +187,9 @@ def test_new_pictures_are_found_before_and_after_they_are_in_the_index(grown):
     new = [str(identity) for identity in grown.ids[600:]]
     for rows in (600, 700):
         assert index_of(grown).rows == rows
-        for hits in grown.search(new[::10], 1, include_queries=True):
+        for hits in grown.search(new[::10], 1, include_queries=True, score="degrees"):
             assert hits[0].distance < 1e-3
-        found = [hits[0].id for hits in grown.search(new[::10], 1, include_queries=True)]
+        found = [hits[0].id for hits in grown.search(new[::10], 1, include_queries=True, score="degrees")]
         assert found == [int(identity) for identity in new[::10]]
         grown.prepare()
 

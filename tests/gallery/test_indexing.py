@@ -303,7 +303,7 @@ def test_odd_names_a_symlink_loop_and_broken_files(tmp_path, model):
     assert (again.unchanged, again.broken, again.is_news) == (8, summary.broken, False)
     for number, name in enumerate(names):
         quoted = name.replace('"', '\\"')
-        hits = gallery.search(f'"{quoted}"', top=1, include_queries=True)
+        hits = gallery.search(f'"{quoted}"', top=1, include_queries=True, score="degrees")
         assert hits[0].distance < 1e-3, number
 
 

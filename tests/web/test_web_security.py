@@ -247,7 +247,7 @@ def test_a_formula_that_would_take_minutes_is_refused_before_it_starts(client, f
         {"top": "many"},
         {"top": "9" * 5000},
         {"score": "magic"},
-        {"logic": ""},
+        {"logic": "none"},
         {"semantics": "none"},
         {"why": "perhaps"},
         {"label": "x" * 301},

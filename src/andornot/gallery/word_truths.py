@@ -1,7 +1,7 @@
 """How true a word is of pictures, which pictures show it best, and what pictures show, in words."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ class WordTruths:
     def __init__(self, sources: Sources, vocabulary: Vocabulary, evidence: Evidence | None) -> None:
         """`evidence`: what is kept of the classes of pictures; None if nothing is."""
         self._sources, self._vocabulary, self._evidence = sources, vocabulary, evidence
-        self._supported = lru_cache(_KEPT)(self._support)
+        self._kept_supports: dict[Meaning, tuple[Tensor, float]] = {}
 
     @cached_property
     def _used(self) -> np.ndarray:
@@ -85,6 +85,14 @@ class WordTruths:
         if self._evidence is None or not isinstance(words, NamedClasses):
             return []
         return words.describe(self._evidence.read(rows).evidence().mean(0))
+
+    def _supported(self, meaning: Meaning) -> tuple[Tensor, float]:
+        """As `_support`, kept. Not by `lru_cache`, which would keep files open until Python looks for garbage."""
+        if meaning not in self._kept_supports:
+            if len(self._kept_supports) >= _KEPT:
+                self._kept_supports.clear()
+            self._kept_supports[meaning] = self._support(meaning)
+        return self._kept_supports[meaning]
 
     def _support(self, meaning: Meaning) -> tuple[Tensor, float]:
         """The support of a word in all rows, and what is half the truth of it."""

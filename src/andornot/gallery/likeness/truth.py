@@ -57,7 +57,7 @@ def unrelated(pictures: int, terms: int) -> float:
     components reached 0.96 of that, on photographs and on drawn scenes (docs/gallery.md, *Weak matches*).
 
     >>> [round(unrelated(5000, terms) ** terms, 2) for terms in (1, 2, 3)]
-    [0.95, 0.7, 0.43]
+    [0.94, 0.7, 0.43]
     """
     deviations = _REACHED * NormalDist().inv_cdf(_USUAL ** (1 / max(pictures, 1))) / math.sqrt(max(terms, 1))
     return 1 / (1 + math.exp(HALF_TRUE - deviations))
