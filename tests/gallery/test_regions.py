@@ -194,15 +194,15 @@ def test_boxes_are_where_the_backbone_looked(fit, size, tmp_path):
 # --- galleries of earlier versions ----------------------------------------------------------------------------------
 
 
-def nearest(gallery):
-    """By degrees: new pictures move the mean, and so what is beyond it."""
-    return [(hit.id, hit.distance) for hit in gallery.search("000.png", top=50, score="degrees")]
+def distances(gallery: Gallery) -> dict[int, float]:
+    """By degrees, which no other picture has a part in."""
+    return {hit.id: hit.distance for hit in gallery.search("000.png", top=50, score="degrees")}
 
 
 @pytest.mark.parametrize("count", [10, 30])
 def test_galleries_made_before_gain_regions_when_asked(count, tmp_path, monkeypatch, capsys):
     gallery = old_gallery(tmp_path, count, monkeypatch)
-    before, ids = nearest(gallery), gallery.ids
+    before, ids = distances(gallery), gallery.ids
     assert (gallery._regions, gallery._kept_classes, gallery.without_regions) == (None, None, count)
     photos(tmp_path / "photos", 2, start=500)
     assert main(["index", "--gallery", str(gallery.folder)]) == 0
@@ -218,7 +218,7 @@ def test_galleries_made_before_gain_regions_when_asked(count, tmp_path, monkeypa
     gallery.refresh()
     check(gallery)
     assert gallery.ids[:count] == ids
-    assert [hit for hit in nearest(gallery) if hit[0] <= count] == before
+    assert {one: distance for one, distance in distances(gallery).items() if one <= count} == before
     assert gallery.update(regions=True) == Summary(unchanged=count + 2)
 
 
