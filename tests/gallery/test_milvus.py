@@ -341,17 +341,15 @@ class TestServer:
         wheres = [Where(label=label) for label in labels] + [Where(folder=str(root / label)) for label in labels]
         wheres += [Where(after="2000", before="2100"), Where(after="2100"), Where(folder="photos", before="2000")]
         wheres += [Where(after="2000", before="2100", file_dates=True), Where(before="2000", file_dates=True)]
-        wheres += [
-            Where(folder="dog", label="dog"),
-            Where(folder="dog", label="do"),
-            Where(folder="photos/dog/013.png"),
-        ]
+        wheres += [Where(folder="dog", label="dog"), Where(folder="dog", label="do")]
         for where in wheres:
             for top in (5, 40):
                 hits = far.search("1 | 17", top, where=where, include_queries=True)
                 assert_same_hits(hits, exact.search("1 | 17", top, where=where, include_queries=True))
         with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "do"'):
             far.search("1", where=Where(label="dgo"))
+        with pytest.raises(GalleryError, match="no picture of the gallery is in photos/dog/013.png"):
+            far.search("1", where=Where(folder="photos/dog/013.png"))
 
     def test_a_filter_is_applied_by_the_server(self, folder, address, monkeypatch):
         monkeypatch.setattr(milvus, "Exact", OnlyCandidates)
