@@ -1,6 +1,6 @@
 """Makes the table of nouns in `src/andornot/words/wordnet/` from WordNet 3.0 and the ids of ImageNet's 1,000 classes.
 
-    apt-get install wordnet-base                                # data.noun, index.noun and noun.exc of WordNet 3.0
+    apt-get install wordnet-base  # WordNet 3.0
     pip download --no-deps timm && unzip timm-*.whl 'timm/data/_info/imagenet_synsets.txt'
     python tools/make_words.py /usr/share/wordnet timm/data/_info/imagenet_synsets.txt
 
@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +84,26 @@ def read_senses(file: Path) -> dict[str, tuple[list[str], int]]:
     return senses
 
 
+def read_counts(file: Path) -> dict[tuple[str, int], int]:
+    """All nouns of `cntlist.rev`: how often texts have a noun in the sense of this number."""
+    lines = (line.split() for line in _lines(file))
+    return {(key.partition("%")[0], int(sense)): int(count) for key, sense, count in lines if "%1:" in key}
+
+
+def kinds_of(synsets: dict[str, Synset]) -> dict[str, int]:
+    """How many synsets each one comprises: itself, and all that is a kind of it."""
+    children = defaultdict(list)
+    for synset in synsets.values():
+        for parent in synset.parents:
+            children[parent].append(synset.offset)
+
+    @cache
+    def below(offset: str) -> frozenset[str]:
+        return frozenset((offset,)).union(*map(below, children[offset]))
+
+    return {offset: len(below(offset)) for offset in synsets}
+
+
 def classes_below(synsets: dict[str, Synset], ids: list[str]) -> dict[str, set[int]]:
     """The classes of each synset that has any: its own, and those of all that is a kind of it."""
     below: dict[str, set[int]] = defaultdict(set)
@@ -96,21 +116,27 @@ def classes_below(synsets: dict[str, Synset], ids: list[str]) -> dict[str, set[i
     return dict(below)
 
 
-def table_lines(synsets: dict[str, Synset], senses: dict[str, tuple[list[str], int]], ids: list[str]) -> Iterator[str]:
-    """A line for each synset that has classes: offset, class, parents, nouns with the number of the sense, gloss.
+def table_lines(
+    synsets: dict[str, Synset],
+    senses: dict[str, tuple[list[str], int]],
+    counts: dict[tuple[str, int], int],
+    ids: list[str],
+) -> Iterator[str]:
+    """A line for each synset with classes: offset, class, parents, kinds, nouns with the number of the sense, gloss.
 
-    A `*` is with the nouns that WordNet's texts have in this sense.
+    After a `*` is how often WordNet's texts have a noun in this sense, if they do.
     """
+    kinds = kinds_of(synsets)
     number_of = {offset: number for number, offset in enumerate(ids)}
     for offset in sorted(classes_below(synsets, ids)):
         synset = synsets[offset]
         nouns = []
         for lemma in synset.lemmas:
-            offsets, met = senses[lemma.lower()]
-            sense = offsets.index(offset) + 1  # the most frequent sense first, so those that were met are before others
-            nouns.append(f"{lemma}.{sense}{'*' if sense <= met else ''}")
+            sense = senses[lemma.lower()][0].index(offset) + 1
+            count = counts.get((lemma.lower(), sense), 0)
+            nouns.append(f"{lemma}.{sense}*{count}" if count else f"{lemma}.{sense}")
         number = str(number_of.get(offset, ""))
-        yield "\t".join((offset, number, " ".join(synset.parents), " ".join(nouns), synset.gloss))
+        yield "\t".join((offset, number, " ".join(synset.parents), str(kinds[offset]), " ".join(nouns), synset.gloss))
 
 
 def exception_lines(file: Path, known: set[str]) -> Iterator[str]:
@@ -214,14 +240,16 @@ def _write(name: str, lines: Iterable[str]) -> None:
 def main() -> None:
     """Reads the two sources and writes the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("wordnet", type=Path, help="folder with data.noun, index.noun and noun.exc of WordNet 3.0")
+    parser.add_argument(
+        "wordnet", type=Path, help="folder of WordNet 3.0 with data.noun, index.noun, noun.exc and cntlist.rev"
+    )
     parser.add_argument("ids", type=Path, help="file with the ids of the 1,000 classes, a line each, in their order")
     options = parser.parse_args()
     ids = [line.removeprefix("n") for line in options.ids.read_text().split()]
     synsets, senses = read_synsets(options.wordnet / "data.noun"), read_senses(options.wordnet / "index.noun")
     below = classes_below(synsets, ids)
     TABLE.mkdir(parents=True, exist_ok=True)
-    _write("nouns.tsv", table_lines(synsets, senses, ids))
+    _write("nouns.tsv", table_lines(synsets, senses, read_counts(options.wordnet / "cntlist.rev"), ids))
     known = {lemma.lower() for offset in below for lemma in synsets[offset].lemmas}
     _write("irregular.tsv", exception_lines(options.wordnet / "noun.exc", known))
     _write("near.tsv", near_lines(synsets, senses, below))

@@ -27,6 +27,13 @@ thing n 1 1 ~ 1 1 00000001
 whelp n 1 1 @ 1 1 00000005
 wild_beast n 1 1 ~ 1 0 00000002
 """
+COUNTS = """\
+beast%1:05:00:: 1 12
+hound%1:06:00:: 1 3
+hound%2:33:00:: 2 5
+thing%1:03:00:: 1 40
+whelp%1:05:00:: 1 2
+"""
 
 
 @pytest.fixture
@@ -34,6 +41,7 @@ def made(tmp_path, monkeypatch, capsys) -> Path:
     """The table of a WordNet of five meanings, one of which is a class."""
     (tmp_path / "data.noun").write_text(DATA)
     (tmp_path / "index.noun").write_text(INDEX)
+    (tmp_path / "cntlist.rev").write_text(COUNTS)
     (tmp_path / "noun.exc").write_text("beastes beast\nwhelpen whelp\n")
     (tmp_path / "ids.txt").write_text("n00000003\n")
     run(tmp_path, tmp_path / "ids.txt", tmp_path / "table", monkeypatch)
@@ -48,11 +56,11 @@ def run(wordnet: Path, ids: Path, table: Path, monkeypatch: pytest.MonkeyPatch) 
     main()
 
 
-def test_what_has_classes_is_in_the_table_with_its_senses(made):
+def test_what_has_classes_is_in_the_table_with_its_kinds_senses_and_counts(made):
     assert (made / "nouns.tsv").read_text().splitlines() == [
-        "00000001\t\t\tthing.1*\twhatever there is",
-        "00000002\t\t00000001\tbeast.1* wild_beast.1\tlives",
-        "00000003\t0\t00000002\tHound.2\ta beast that barks at the moon all night",
+        "00000001\t\t\t5\tthing.1*40\twhatever there is",
+        "00000002\t\t00000001\t3\tbeast.1*12 wild_beast.1\tlives",
+        "00000003\t0\t00000002\t1\tHound.2\ta beast that barks at the moon all night",
     ]
 
 

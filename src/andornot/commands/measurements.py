@@ -97,6 +97,9 @@ def _operability(model: Model, options: Namespace) -> Outcome:
 
 def _add_words(parser: ArgumentParser) -> None:
     add_argument_of(words_outcome, parser, "--top", "hits that count")
+    add_argument_of(
+        words_outcome, parser, "--draws", "times that example pictures are drawn, to compare words with them"
+    )
     parser.add_argument(
         "--word",
         action="append",
@@ -113,7 +116,14 @@ def _words(model: Model, options: Namespace) -> Outcome:
         if not equals or not name:
             raise EvaluationError(f"--word {given}: it must be CLASS=WORD, as in --word tvmonitor=television")
         spellings[name] = word
-    return words_outcome(model, open_images(options.data), top=options.top, spellings=spellings)
+    return words_outcome(
+        model,
+        open_images(options.data),
+        top=options.top,
+        spellings=spellings,
+        draws=options.draws,
+        seed=options.seed,
+    )
 
 
 MEASUREMENTS: Final = {

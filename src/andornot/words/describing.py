@@ -1,4 +1,4 @@
-"""What a picture shows, in nouns: few, likely, and no more special than its classes allow."""
+"""What a picture shows, in nouns: few, likely, those that people say, and no more special than its classes allow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from .basic import basic_noun, is_general
 from .nouns import NUM_CLASSES, Synset, wordnet_nouns
 
 # Known beforehand, so that what is derived from the table can have a fixed size.
@@ -15,8 +16,6 @@ NUM_NOUNS: Final = 1860
 _LIKELY: Final = 0.25
 # A kind with so much of a noun's probability is said in its place.
 _MOST: Final = 0.75
-# A noun of more classes says nothing: dog has 118, device 130.
-_GENERAL: Final = 120
 
 
 class Shown(NamedTuple):
@@ -34,7 +33,7 @@ def describe(probabilities: Mapping[int, float]) -> list[Shown]:
 
     >>> breeds = {151: 0.2, 160: 0.15, 200: 0.15, 207: 0.15, 230: 0.1, 250: 0.1, 831: 0.3}
     >>> [noun.word for noun in describe(breeds)]
-    ['dog', 'studio couch']
+    ['dog', 'sofa']
     """
     row = np.zeros((1, NUM_CLASSES))
     for number, probability in probabilities.items():
@@ -104,12 +103,8 @@ def _broadest() -> Sequence[int]:
     return [
         place
         for place, synset in enumerate(wordnet_nouns().synsets)
-        if not _is_general(synset) and any(map(_is_general, synset.parents))
+        if not is_general(synset) and any(map(is_general, synset.parents))
     ]
-
-
-def _is_general(synset: Synset) -> bool:
-    return len(synset.classes) > _GENERAL
 
 
 def _narrowed(synset: Synset, shares: np.ndarray) -> Synset:
@@ -122,11 +117,14 @@ def _narrowed(synset: Synset, shares: np.ndarray) -> Synset:
 
 
 def _common(synset: Synset) -> Synset | None:
-    """The nearest noun that people say: a class itself, or what it is a kind of; None if that is general."""
+    """What people say for it; None if that is general.
+
+    A class has a name of its own, but nobody says *hoofed mammal*: for that, the nearest noun above is taken.
+    """
     level: Iterable[Synset] = (synset,)
-    while level := [above for above in level if not _is_general(above)]:
+    while level := [above for above in level if not is_general(above)]:
         for above in level:
-            if above.common or above.own_class is not None:
-                return above
+            if above.count or above.own_class is not None:
+                return basic_noun(above)
         level = [parent for above in level for parent in above.parents]
     return None

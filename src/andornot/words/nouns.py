@@ -26,15 +26,16 @@ _SENSE: Final = re.compile(r"(.+)\.n\.(\d+)")
 class Synset:
     """A meaning in WordNet: its nouns, each with the number of the sense, what it is, and the classes below it.
 
-    `own_class` is the class that it is itself, if it is one. `common` says whether WordNet's texts have one of its
-    nouns in this sense: people say it.
+    `own_class` is the class that it is itself, if it is one. `kinds` says how many meanings of WordNet it comprises,
+    with its own, and `counts` how often WordNet's texts have each of its nouns in this sense.
     """
 
     offset: str
     nouns: tuple[tuple[str, int], ...]
     gloss: str
     own_class: int | None
-    common: bool
+    kinds: int
+    counts: tuple[int, ...]
     parents: list[Synset] = field(default_factory=list, repr=False)
     children: list[Synset] = field(default_factory=list, repr=False)
 
@@ -51,8 +52,16 @@ class Synset:
 
     @property
     def word(self) -> str:
-        """The noun that it is called by."""
-        return self.nouns[0][0]
+        """The noun that it is called by: WordNet's first, unless another is met much more often."""
+        most = max(self.counts)
+        # A few more are chance, and texts of the 1960s: frogs are no toads, and refrigerators no iceboxes.
+        chosen = self.counts.index(most) if most > 2 * self.counts[0] + 2 else 0
+        return self.nouns[chosen][0]
+
+    @property
+    def count(self) -> int:
+        """How often WordNet's texts speak of it."""
+        return sum(self.counts)
 
 
 @dataclass(frozen=True)
@@ -173,8 +182,8 @@ def wordnet_nouns() -> Nouns:
     (1860, 118)
     """
     rows = list(_rows("nouns.tsv"))
-    synsets = {offset: _synset(offset, number, nouns, gloss) for offset, number, _, nouns, gloss in rows}
-    for offset, _, parents, _, _ in rows:
+    synsets = {offset: _synset(offset, number, kinds, nouns, gloss) for offset, number, _, kinds, nouns, gloss in rows}
+    for offset, _, parents, *_ in rows:
         for parent in parents.split():
             synsets[offset].parents.append(synsets[parent])
             synsets[parent].children.append(synsets[offset])
@@ -182,14 +191,16 @@ def wordnet_nouns() -> Nouns:
     return Nouns(list(synsets.values()), irregular, {plain(noun): near for noun, near in _rows("near.tsv")})
 
 
-def _synset(offset: str, number: str, nouns: str, gloss: str) -> Synset:
-    listed = [noun.removesuffix("*").rpartition(".") for noun in nouns.split()]
+def _synset(offset: str, number: str, kinds: str, nouns: str, gloss: str) -> Synset:
+    counted = [noun.partition("*") for noun in nouns.split()]
+    listed = [noun.rpartition(".") for noun, _, _ in counted]
     return Synset(
         offset,
         tuple((noun.replace("_", " "), int(sense)) for noun, _, sense in listed),
         gloss,
         int(number) if number else None,
-        "*" in nouns,
+        int(kinds),
+        tuple(int(count or 0) for _, _, count in counted),
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import words as experiment
+from andornot.evaluate.experiments.examples import WAYS, compare
 from andornot.evaluate.experiments.words import words_outcome
 from andornot.evaluate.metrics.average_precision import average_precision
 from andornot.evaluate.metrics.precision import precision_at
@@ -48,7 +49,14 @@ def model(monkeypatch):
     def look(pictures):
         yield pictures[:].float() / 255
 
-    return SimpleNamespace(size=16, recipe=SimpleNamespace(fit="crop"), look=look, id="fog")
+    return SimpleNamespace(
+        size=16,
+        recipe=SimpleNamespace(fit="crop"),
+        look=look,
+        id="fog",
+        backbone=SimpleNamespace(pool=lambda maps: maps.unfold(2, 4, 4).unfold(3, 4, 4).mean((1, 4, 5)).flatten(1)),
+        represent=lambda activations: SimpleNamespace(degrees=activations),
+    )
 
 
 def test_precision_counts_the_first_hits():
@@ -93,7 +101,39 @@ def test_a_class_may_be_asked_for_by_another_word(model):
     assert outcome.protocol["asked"]["bottom right"] == "top left"
 
 
+def test_words_and_pictures_and_both_are_compared(model):
+    outcome = words_outcome(model, squares(400, several=True), draws=3)
+    figures = outcome.figures["examples"]
+    assert list(figures) == [*WAYS, "by_class"]
+    assert list(figures["by_class"]) == list(CORNERS[:3])
+    for way in WAYS:
+        mean = sum(ways[way]["mAP"] for ways in figures["by_class"].values()) / 3
+        assert figures[way]["mAP"] == pytest.approx(mean)
+        assert figures[way]["precision"] > 0.5
+    assert [section.title for section in outcome.sections][:2] == ["One word", "Words and pictures"]
+    assert outcome.figures == words_outcome(model, squares(400, several=True), draws=3).figures
+    assert figures != words_outcome(model, squares(400, several=True), draws=3, seed=1).figures["examples"]
+
+
+def test_examples_are_alone_and_not_in_the_ranking():
+    """A class of four pictures alone: three are drawn, one is to be found, however the word ranks the others."""
+    degrees = torch.eye(8)[torch.arange(40) % 8] + 0.1 * torch.rand(40, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.zeros(40, 2, dtype=torch.bool)
+    labels[::8, 0] = True
+    labels[0, 1] = True  # not alone
+    alone = labels & (labels.sum(1) == 1)[:, None]
+    words = labels.float()
+    compared = compare(degrees, words, labels, alone, ("a", "b"), top=2, draws=4, seed=0)
+    assert list(compared.by_class) == ["a"]  # of b there is no picture alone
+    for way in WAYS:
+        assert compared.means[way].precision.mean == 1  # the one left, and the one that is not alone
+        assert compared.means[way].average.mean == 1
+    assert compare(degrees, words, labels, alone & False, ("a", "b"), top=2, draws=1, seed=0) is None
+
+
 def test_mistakes_are_one_line(model):
+    with pytest.raises(EvaluationError, match="draws must be 1 or more, not 0"):
+        words_outcome(model, squares(4), draws=0)
     with pytest.raises(EvaluationError, match="top must be 1 or more, not 0"):
         words_outcome(model, squares(4), top=0)
     with pytest.raises(EvaluationError, match="words are measured on pictures with labels, and these have none"):

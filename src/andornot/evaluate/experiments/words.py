@@ -14,6 +14,7 @@ from ..errors import EvaluationError
 from ..metrics.average_precision import average_precision
 from ..metrics.precision import precision_at
 from ..report.outcome import Outcome, Section, Table
+from .examples import EXAMPLES, WAYS, Comparison, Found, compare
 
 # Names of classes that WordNet spells otherwise, or has for something else.
 SPELLINGS: Final = {"motorbike": "motorcycle", "tvmonitor": "television"}
@@ -35,24 +36,36 @@ class _Asked:
 
 
 def words_outcome(
-    model: Model, images: ImageSet, *, top: int = 20, spellings: Mapping[str, str] | None = None
+    model: Model,
+    images: ImageSet,
+    *,
+    top: int = 20,
+    spellings: Mapping[str, str] | None = None,
+    draws: int = 5,
+    seed: int = 0,
 ) -> Outcome:
     """Precision and average precision of each class's name as a query, and of two of them joined by `and`, `and not`.
 
-    `spellings` says which word to ask with for a class, where that is not its name.
+    `spellings` says which word to ask with for a class, where that is not its name. Beside the word a class is asked
+    for with example pictures, which are drawn so many times.
     """
-    if top < 1:
-        raise EvaluationError(f"top must be 1 or more, not {top}")
+    for name, number in (("top", top), ("draws", draws)):
+        if number < 1:
+            raise EvaluationError(f"{name} must be 1 or more, not {number}")
     if not images.class_names:
         raise EvaluationError("words are measured on pictures with labels, and these have none: try voc:PATH")
     words = words_of(model)
     asked = _ask(words, images.class_names, {**SPELLINGS, **(spellings or {})})
     pictures = images.pictures(model.size, model.recipe.fit)
-    labels = _labels(pictures)[:, list(asked.numbers)]
-    scores = _scores(words, asked, _evidence(model, words, pictures))
+    all_labels = _labels(pictures)
+    labels = all_labels[:, list(asked.numbers)]
+    evidence, degrees = _look(model, words, pictures)
+    scores = _scores(words, asked, evidence)
     single, pairs = _single_table(scores, labels, asked, top), pair_figures(scores, labels, top)
     means = {how: _means(single[how]) for how in scores}
     best = next(iter(means))
+    alone = labels & (all_labels.sum(1) == 1)[:, None]
+    compared = compare(degrees, scores[best], labels, alone, asked.names, top=top, draws=draws, seed=seed)
     return Outcome(
         "Words as queries",
         f"{len(asked.names)} of {len(images.class_names)} class names are words. Of the {top} best hits "
@@ -61,7 +74,7 @@ def words_outcome(
             how: {**means[how], **pairs.get(how, {}), "by_class": {row[0]: row[1:] for row in single[how]}}
             for how in scores
         }
-        | {"unknown": dict(asked.unknown)},
+        | {"unknown": dict(asked.unknown), "examples": _example_figures(compared)},
         {
             "evaluation": "words",
             "model": model.id,
@@ -70,9 +83,11 @@ def words_outcome(
             "asked": {name: meaning.name for name, meaning in zip(asked.names, asked.meanings, strict=True)},
             "unknown": dict(asked.unknown),
             "pairs": f"at least {_BOTH} pictures with just these two classes, and {_ALONE} with each alone",
+            "examples": f"{EXAMPLES} pictures of each class with nothing else, drawn {draws} times, not in the ranking",
+            "seed": seed,
             "unreadable_pictures_left_out": len(pictures.broken),
         },
-        _sections(scores, single, means, pairs, asked, top),
+        _sections(scores, single, means, pairs, asked, top, compared),
     )
 
 
@@ -96,8 +111,11 @@ def _labels(pictures: Pictures) -> Tensor:
     return torch.as_tensor(pictures.labels) > 0
 
 
-def _evidence(model: Model, words: Words, pictures: Pictures) -> Tensor:
-    return torch.cat([words.evidence(maps).cpu() for maps in model.look(pictures)])
+def _look(model: Model, words: Words, pictures: Pictures) -> tuple[Tensor, Tensor]:
+    """What one pass over the pictures gives: the evidence for words, and the degrees of features."""
+    seen = [(words.evidence(maps).cpu(), model.backbone.pool(maps).cpu()) for maps in model.look(pictures)]
+    evidence, activations = zip(*seen, strict=True)
+    return torch.cat(evidence), model.represent(torch.cat(activations)).degrees
 
 
 def _scores(words: Words, asked: _Asked, evidence: Tensor) -> Scores:
@@ -178,6 +196,7 @@ def _sections(
     pairs: Mapping[str, Mapping[str, float]],
     asked: _Asked,
     top: int,
+    compared: Comparison | None,
 ) -> list[Section]:
     first = next(iter(scores))
     overall = Table(
@@ -195,6 +214,8 @@ def _sections(
         ],
     )
     sections = [Section("One word", content=[overall, by_class])]
+    if compared is not None:
+        sections.append(_comparison(compared, top))
     if pairs:
         conditions = Table(
             f"Means over {pairs[first]['pairs']:.0f} ordered pairs: which share of the {top} best hits shows what.",
@@ -206,3 +227,43 @@ def _sections(
         table = Table("Class names that are no words.", ["class", "why"], [list(row) for row in asked.unknown.items()])
         sections.append(Section("Not known", content=[table]))
     return sections
+
+
+def _comparison(compared: Comparison, top: int) -> Section:
+    overall = Table(
+        "Means over classes; after ± the standard deviation over draws of the examples.",
+        ["asked by", f"precision at {top}", "average precision"],
+        [[way, *compared.means[way]] for way in WAYS],
+        best={f"precision at {top}": "high", "average precision": "high"},
+    )
+    by_class = [
+        Table(
+            f"The {what} of each class.",
+            ["class", *WAYS],
+            [[name, *(getattr(ways[way], which) for way in WAYS)] for name, ways in compared.by_class.items()],
+        )
+        for which, what in (("precision", f"precision of the {top} best hits"), ("average", "average precision"))
+    ]
+    text = (
+        "Examples are pictures of a class with nothing else, and are not in the ranking of any of these. "
+        "Pictures are compared as wholes, as a gallery without regions does it."
+    )
+    return Section("Words and pictures", text, [overall, *by_class])
+
+
+def _example_figures(compared: Comparison | None) -> dict[str, object]:
+    if compared is None:
+        return {}
+
+    def plain(found: Mapping[str, Found]) -> dict[str, dict[str, float]]:
+        return {
+            way: {
+                "precision": figures.precision.mean,
+                "precision_deviation": figures.precision.deviation,
+                "mAP": figures.average.mean,
+                "mAP_deviation": figures.average.deviation,
+            }
+            for way, figures in found.items()
+        }
+
+    return {**plain(compared.means), "by_class": {name: plain(ways) for name, ways in compared.by_class.items()}}
