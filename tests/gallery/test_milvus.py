@@ -348,7 +348,7 @@ class TestServer:
                 assert_same_hits(hits, exact.search("1 | 17", top, where=where, include_queries=True))
         with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "do"'):
             far.search("1", where=Where(label="dgo"))
-        with pytest.raises(GalleryError, match="no picture of the gallery is in photos/dog/013.png"):
+        with pytest.raises(GalleryError, match=r"no picture of the gallery is in photos/dog/013\.png"):
             far.search("1", where=Where(folder="photos/dog/013.png"))
 
     def test_a_filter_is_applied_by_the_server(self, folder, address, monkeypatch):
