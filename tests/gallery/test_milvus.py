@@ -320,7 +320,7 @@ class TestServer:
 
     @pytest.mark.parametrize("score", SCORES)
     def test_hits_are_those_of_the_exact_engine(self, score, folder, address, monkeypatch):
-        monkeypatch.setattr(milvus, "Exact", OnlyCandidates)
+        monkeypatch.setattr(milvus, "exact_for", OnlyCandidates)
         exact, far = Gallery.open(folder / "g"), Gallery.open(folder / "g", engine=address)
         far.prepare(score)
         rng = np.random.default_rng(0)
@@ -352,7 +352,7 @@ class TestServer:
             far.search("1", where=Where(folder="photos/dog/013.png"))
 
     def test_a_filter_is_applied_by_the_server(self, folder, address, monkeypatch):
-        monkeypatch.setattr(milvus, "Exact", OnlyCandidates)
+        monkeypatch.setattr(milvus, "exact_for", OnlyCandidates)
         monkeypatch.setattr(milvus, "SPARE", 0)
         far = Gallery.open(folder / "g", engine=address)
         far.prepare()

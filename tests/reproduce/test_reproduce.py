@@ -21,6 +21,7 @@ from andornot.commands.main import main
 from andornot.data import ImageSet, open_images, source_of
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
+from andornot.evaluate.experiments.compared_conditions import CONDITIONS
 from andornot.evaluate.experiments.compared_operators import CANDIDATES, OPERATORS, PAPER, Operator
 from andornot.evaluate.experiments.protocol import Protocol
 from andornot.evaluate.experiments.sets import attribution
@@ -160,7 +161,7 @@ def test_retrieval_has_the_rows_of_each_method_and_names_its_protocol(retrieved)
     assert list(result["figures"]) == ["vanilla", "mean", "maximum", "logic", "logic, sparse prior"]
     paper = {(row["query"], row["operator"]) for row in result["figures"]["vanilla"]}
     ours = {(row["query"], row["operator"]) for row in result["figures"]["logic"]}
-    assert ours - paper == {(operator.query, operator.name) for operator in CANDIDATES}
+    assert ours - paper == {(other.query, other.name) for other in (*CANDIDATES, *CONDITIONS)}
     assert ours >= {(operator.query, operator.name) for operator in OPERATORS}
     protocol = result["protocol"]
     assert (protocol["classes"], protocol["ordered pairs of classes"]) == (["0", "1", "2"], 6)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 
 from ..data import ImageSet, training_part
+from ..evaluate.experiments.compared_conditions import CONDITIONS, Condition
 from ..evaluate.experiments.compared_operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.experiments.operability import measure_operability
 from ..evaluate.experiments.probing import digest
@@ -59,6 +60,7 @@ def retrieval(plan: Plan, workspace: Workspace) -> Outcome:
     for name, recipe in plan.seeds.chosen(recipes).items():
         # Answers to NOT of our own are compared where they would be used.
         operators = plan.operators or (PAPER + ARITHMETIC if name in BASELINES else OPERATORS)
+        conditions = () if name in BASELINES or plan.operators else CONDITIONS
         found = []
         for _, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {
@@ -66,8 +68,9 @@ def retrieval(plan: Plan, workspace: Workspace) -> Outcome:
                 "protocol": protocol.model_dump(),
                 "task": task.counts(),
                 "operators": [f"{operator.query} {operator.name} {operator.distances}" for operator in operators],
+                **({"conditions": [condition.name for condition in conditions]} if conditions else {}),
             }
-            measured = workspace.step(run, depends, partial(bench.measure, model, operators))
+            measured = workspace.step(run, depends, partial(bench.measure, model, operators, conditions))
             found.append(Measurement.from_data(measured))
             pictured.setdefault(name, model)
         rows[name] = summarise(found, seed=protocol.seed)
@@ -88,14 +91,16 @@ class _Bench:
         self._task, self._protocol = task, protocol
         self._last: tuple[tuple[object, ...], EncodedRetrieval] | None = None
 
-    def measure(self, model: Model, operators: Sequence[Operator]) -> dict[str, Any]:
+    def measure(self, model: Model, operators: Sequence[Operator], conditions: Sequence[Condition]) -> dict[str, Any]:
         backbone = digest(model.backbone), model.size, model.recipe.fit
         if self._last is not None and self._last[0] == backbone:
             encoded = self._last[1].represented_by(model)
         else:
             encoded = encode_retrieval(model, self._task)
             self._last = backbone, encoded
-        return measure_operability(encoded, top=self._protocol.top, operators=operators).to_data()
+        return measure_operability(
+            encoded, top=self._protocol.top, operators=operators, conditions=conditions
+        ).to_data()
 
 
 def _without_queries(images: ImageSet, task: Retrieval) -> ImageSet:

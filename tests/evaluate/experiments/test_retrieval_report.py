@@ -11,6 +11,7 @@ from squares import CORNERS, small_model, squares
 
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
+from andornot.evaluate.experiments.compared_conditions import CONDITIONS, TRUTH
 from andornot.evaluate.experiments.compared_operators import DEGREES, OPERATORS, PAPER, Operator
 from andornot.evaluate.experiments.protocol import Protocol
 from andornot.evaluate.experiments.retrieval import choose_pictures, encode_retrieval
@@ -60,10 +61,11 @@ def tables(outcome: Outcome) -> dict[str, Table]:
 def test_every_operator_and_distance_has_a_row(outcome):
     (rows,) = outcome.figures.values()
     ways = {(o.query, o.name, distance) for o in OPERATORS for distance in o.distances}
+    ways |= {(condition.query, condition.name, TRUTH) for condition in CONDITIONS}
     assert {(row["query"], row["operator"], row["distance"]) for row in rows if row["operator"]} == ways
     by_query = {"a|b": "OR: a|b", "ab&a": "AND: ab&a", "ab&~b": "NOT: ab&~b", "ab&~b|a": "NOT, keeping what a shares"}
     for query, title in by_query.items():
-        expected = sorted(o.name for o in OPERATORS for _ in o.distances if o.query == query)
+        expected = sorted(name for of_query, name, _ in ways if of_query == query)
         assert sorted(line[0] for line in tables(outcome)[title].rows) == expected
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ...progress import track
 from ..metrics.occurrence import occurrence_rates
 from ..metrics.operability import Key, Measurement, Rates
+from .compared_conditions import TRUTH, Condition, Truths, condition_rates, rates_of_truths
 from .compared_operators import OPERATORS, Operands, Operator, Space, gallery_vectors, in_space, query_vectors
 from .retrieval import Encoded, EncodedRetrieval
 
@@ -23,7 +24,12 @@ _TUNING_PICTURES: Final = 6
 
 
 def measure_operability(
-    task: EncodedRetrieval, *, top: int, operators: Sequence[Operator] = OPERATORS, progress: bool | None = None
+    task: EncodedRetrieval,
+    *,
+    top: int,
+    operators: Sequence[Operator] = OPERATORS,
+    conditions: Sequence[Condition] = (),
+    progress: bool | None = None,
 ) -> Measurement:
     """Occurrence rates for each way to search, over all pairs of classes."""
     search = _Search(task, top)
@@ -40,10 +46,60 @@ def measure_operability(
             bar.update(1)
     chosen = {Key(o.query, o.name, distance): tuple(weights[o]) for o in weights for distance in o.distances}
     shares = task.labels.float().mean(0)
+    measured = {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()}
     return Measurement(
-        {key: Rates(torch.stack(found), chosen.get(key, ())) for key, found in rates.items()},
+        measured | (_by_truth(task, conditions, top, progress) if conditions else {}),
         torch.stack([shares[list(pair)] for pair in task.pairs]),
     )
+
+
+def _by_truth(
+    task: EncodedRetrieval, conditions: Sequence[Condition], top: int, progress: bool | None
+) -> dict[Key, Rates]:
+    """The rates of conditions, and of the plain pictures that they are compared with.
+
+    A lone positive term is the whole picture; what must be there with something else, or must not be there, is asked
+    for with its neighbours.
+    """
+    truths = Truths(task.gallery.representation.degrees)
+    pairs = list(task.pairs)
+    found: dict[tuple[str, str, float], list[Tensor]] = {}
+    with track("searching by truth", len(pairs), "pairs", shown=progress, delay=2) as bar:
+        for pair in pairs:
+            columns = task.labels[:, list(pair)]
+            labels = torch.cat([columns, columns.all(1, keepdim=True)], 1)
+            both = truths.of(task.pairs[pair].representation.degrees)
+            alone = [truths.of(task.singles[number].representation.degrees) for number in pair]
+            spoken = [truths.of(task.singles[number].representation.degrees, expanded=True) for number in pair]
+            swapped = labels[:, [1, 0, 2]]
+            for name, of_pair in {
+                "a": [rates_of_truths(alone[at], own, top).mean(0) for at, own in enumerate((labels, swapped))],
+                "ab": [rates_of_truths(both, own, top).mean(0) for own in (labels, swapped)],
+            }.items():
+                found.setdefault((name, "", 0.0), []).append(torch.stack(of_pair))
+            for condition in conditions:
+                for weight in condition.weights or (1.0,):
+                    formula = condition.formula(weight)
+                    of_orders = [
+                        condition_rates(
+                            formula, spoken[at] if condition.query == "a|b" else both, spoken[1 - at], own, top
+                        )
+                        for at, own in enumerate((labels, swapped))
+                    ]
+                    found.setdefault((condition.query, condition.name, weight), []).append(torch.stack(of_orders))
+            bar.update(1)
+    rates = {Key(name, "", TRUTH): Rates(torch.stack(found[name, "", 0.0])) for name in ("a", "ab")}
+    for condition in conditions:
+        of_weights = [torch.stack(found[condition.query, condition.name, w]) for w in condition.weights or (1.0,)]
+        key = Key(condition.query, condition.name, TRUTH)
+        if not condition.weights:
+            rates[key] = Rates(of_weights[0])
+            continue
+        margins = torch.stack([(of[..., 0] - of[..., 1]).mean(1) for of in of_weights])
+        best = [int(margins[:, _others(pairs, pair)].mean(1).argmax()) for pair in pairs]
+        values = torch.stack([of_weights[weight][number] for number, weight in enumerate(best)])
+        rates[key] = Rates(values, tuple(condition.weights[weight] for weight in best))
+    return rates
 
 
 class _Request(NamedTuple):

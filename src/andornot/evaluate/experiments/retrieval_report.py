@@ -18,6 +18,7 @@ from ..metrics.operability import CLOSE, Row, summarise
 from ..report.charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from ..report.figures import SearchRow, draw_search
 from ..report.outcome import Cell, Outcome, Picture, Section, Table
+from .compared_conditions import CONDITIONS, TRUTH, Condition
 from .compared_operators import OPERATORS, Operator, check_operators
 from .operability import NEIGHBOURS, measure_operability
 from .protocol import Protocol
@@ -37,6 +38,7 @@ _DISTANCES: Final = {
     "cross-entropy": "cross-entropy",
     "degrees": "cosine of degrees",
     "features": "cosine of features",
+    TRUTH: "truth in each picture",
 }
 _BY: Final = {"cross-entropy": "the paper's cross-entropy", "degrees": "the cosine of degrees"}
 _OPERABILITY: Final = (
@@ -79,10 +81,13 @@ def measure_rows(
     protocol: Protocol,
     *,
     operators: Sequence[Operator] = OPERATORS,
+    conditions: Sequence[Condition] = CONDITIONS,
     progress: bool | None = None,
 ) -> list[Row]:
     """Searches: a row for each query, operator and distance."""
-    measured = measure_operability(task, top=protocol.top, operators=operators, progress=progress)
+    measured = measure_operability(
+        task, top=protocol.top, operators=operators, conditions=conditions, progress=progress
+    )
     return summarise([measured], seed=protocol.seed)
 
 
@@ -115,7 +120,9 @@ def retrieval_outcome(
             "Operators compared",
             "The same queries answered in other ways: other logics, and arithmetic on plain vectors. A weight that is "
             "tuned is chosen for each pair of classes on the pairs that share no class with it. "
-            f"“near b” is b averaged over its {NEIGHBOURS} nearest pictures of the gallery.",
+            f"“near b” is b averaged over its {NEIGHBOURS} nearest pictures of the gallery. Conditions (`a and b`) are "
+            "no operators: each picture of the gallery has a truth for each term, as in a gallery without regions, and "
+            "the truest are found.",
             [*_operator_tables(rows, about, both=not retrieval.mixed), *_negation_charts(rows, about, protocol.top)],
         ),
     ]
