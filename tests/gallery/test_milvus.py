@@ -136,7 +136,7 @@ def test_nobody_at_the_address_is_one_clear_line(tmp_path, capfd):
     assert captured.err.splitlines()[-1] == f"andornot: {away}"
     assert captured.err.count("andornot:") == 1
     assert captured.out == ""
-    assert len(Gallery.open(tmp_path / "g").search("000.png")) == 2, "the pictures are in the gallery"
+    assert len(Gallery.open(tmp_path / "g").search("000.png", score="degrees")) == 2, "the pictures are in the gallery"
 
 
 def test_a_port_that_never_answers_is_an_error_after_a_bounded_time(tmp_path, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_port_that_never_answers_is_an_error_after_a_bounded_time(tmp_path, mo
         silent = Gallery.open(tmp_path / "g", engine=f"milvus://127.0.0.1:{port}/photos")
         start = time.monotonic()
         with pytest.raises(GalleryError, match=f"127.0.0.1:{port} does not answer within 1 seconds: is it a Milvus"):
-            silent.search("000.png")
+            silent.search("000.png", score="degrees")
     assert time.monotonic() - start < 10
 
 
@@ -307,7 +307,7 @@ class Counting:
         original = Connection.call
 
         def call(connection: Connection, method: str, *arguments: Any, **options: Any) -> Any:
-            if method == "upsert" and not arguments[0].endswith("_about"):
+            if method == "upsert" and not arguments[0].endswith(("_about", "_centred")):
                 before(len(self.batches))
                 self.batches.append(len(arguments[1]))
             return original(connection, method, *arguments, **options)
@@ -344,12 +344,12 @@ class TestServer:
         wheres += [Where(folder="dog", label="dog"), Where(folder="dog", label="do")]
         for where in wheres:
             for top in (5, 40):
-                hits = far.search("1 | 17", top, where=where, include_queries=True)
-                assert_same_hits(hits, exact.search("1 | 17", top, where=where, include_queries=True))
+                hits = far.search("1 | 17", top, where=where, include_queries=True, score="degrees")
+                assert_same_hits(hits, exact.search("1 | 17", top, where=where, include_queries=True, score="degrees"))
         with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "do"'):
-            far.search("1", where=Where(label="dgo"))
+            far.search("1", where=Where(label="dgo"), score="degrees")
         with pytest.raises(GalleryError, match=r"no picture of the gallery is in photos/dog/013\.png"):
-            far.search("1", where=Where(folder="photos/dog/013.png"))
+            far.search("1", where=Where(folder="photos/dog/013.png"), score="degrees")
 
     def test_a_filter_is_applied_by_the_server(self, folder, address, monkeypatch):
         monkeypatch.setattr(milvus, "exact_for", OnlyCandidates)
@@ -357,7 +357,7 @@ class TestServer:
         far = Gallery.open(folder / "g", engine=address)
         far.prepare()
         for label in ("dog", 'say "hi"', "back\\slash", "100%"):
-            hits = far.search("1", 12, where=Where(label=label), include_queries=True)
+            hits = far.search("1", 12, where=Where(label=label), include_queries=True, score="degrees")
             assert len(hits) == 12
             assert all(label_of(hit.path) == label for hit in hits)
 
@@ -365,8 +365,8 @@ class TestServer:
         exact, far = Gallery.open(folder / "g"), Gallery.open(folder / "g", engine=address)
         far.prepare()
         monkeypatch.setattr(milvus, "_LARGEST_TOP", 50)
-        assert far.search("1", 100) == exact.search("1", 100)
-        assert len(far.search("1", 1000)) == 119
+        assert far.search("1", 100, score="degrees") == exact.search("1", 100, score="degrees")
+        assert len(far.search("1", 1000, score="degrees")) == 119
 
     @pytest.mark.parametrize("score", ["degrees", "cross-entropy"])
     def test_hnsw_finds_nearly_all(self, score, tmp_path, server, address):
@@ -397,13 +397,13 @@ class TestServer:
         assert kind() == "FLAT"
         Gallery.open(copied, engine=f"{address}?index=HNSW").prepare()
         assert kind() == "HNSW"
-        assert len(Gallery.open(copied, engine=f"{address}?ef=20").search("1", 30)) == 30
+        assert len(Gallery.open(copied, engine=f"{address}?ef=20").search("1", 30, score="degrees")) == 30
         Gallery.open(copied, engine=address).prepare()
         assert kind() == "FLAT"
         monkeypatch.setattr(milvus, "_FLAT_AT_MOST", 119)
         Gallery.open(copied, engine=address).prepare()
         assert kind() == "HNSW"
-        assert len(Gallery.open(copied, engine=address).search("1", 30)) == 30
+        assert len(Gallery.open(copied, engine=address).search("1", 30, score="degrees")) == 30
 
     def test_only_what_changed_is_sent_and_the_collection_is_as_if_made_afresh(self, tmp_path, address, monkeypatch):
         files = photos(tmp_path / "photos" / "cat", 30)
@@ -414,7 +414,7 @@ class TestServer:
             far.update()
             assert_holds(far)
             exact = Gallery.open(tmp_path / "g")
-            assert_same_hits(far.search("1 | 2", 9), exact.search("1 | 2", 9))
+            assert_same_hits(far.search("1 | 2", 9, score="degrees"), exact.search("1 | 2", 9, score="degrees"))
             count = sum(sent)
             sent.clear()
             return count
@@ -453,12 +453,12 @@ class TestServer:
     def test_pictures_that_left_the_gallery_are_no_hits(self, copied, address):
         far = Gallery.open(copied, engine=address)
         far.prepare()
-        nearest = [hit.id for hit in far.search("1", 60)]
+        nearest = [hit.id for hit in far.search("1", 60, score="degrees")]
         far.remove(map(str, nearest[:40]))
         with pytest.warns(
             UserWarning, match=r"does not hold the gallery as it is now: andornot index --gallery .* com"
         ):
-            assert [hit.id for hit in far.search("1", 20)] == nearest[40:]
+            assert [hit.id for hit in far.search("1", 20, score="degrees")] == nearest[40:]
 
     # --- whose collection it is -------------------------------------------------------------------------------------
 
@@ -471,7 +471,7 @@ class TestServer:
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
         server.client.create_collection(name, schema=schema)
         far = Gallery.open(copied, engine=address)
-        for use in (far.prepare, lambda: far.search("1")):
+        for use in (far.prepare, lambda: far.search("1", score="degrees")):
             with pytest.raises(GalleryError, match=f"{name} in milvus://.* was not made by andornot: choose another"):
                 use()
         assert server.client.describe_collection(name)["description"] == "holiday"
@@ -482,10 +482,12 @@ class TestServer:
         with pytest.raises(GalleryError, match="holds degrees of another gallery: choose another name"):
             other.add(photos(tmp_path / "photos", 3))
         with pytest.raises(GalleryError, match="holds degrees of another gallery"):
-            other.search("000.png")
+            other.search("000.png", score="degrees")
         assert_holds(Gallery.open(copied, engine=address))
         shutil.move(copied, tmp_path / "moved")
-        assert len(Gallery.open(tmp_path / "moved", engine=address).search("1")) == 10, "a gallery may be moved"
+        assert len(Gallery.open(tmp_path / "moved", engine=address).search("1", score="degrees")) == 10, (
+            "a gallery may be moved"
+        )
 
     def test_vectors_of_another_model_are_refused_and_replaced(self, tmp_path, address):
         far = Gallery.create(tmp_path / "g", recipe=tiny_recipe(), engine=address)
@@ -496,7 +498,7 @@ class TestServer:
         there.recalibrate()
         far.refresh()
         with pytest.raises(GalleryError, match=r"is of another model: andornot index --gallery \S+ --engine \S+ fills"):
-            far.search("000.png")
+            far.search("000.png", score="degrees")
         far.update()
         assert_holds(far)
 
@@ -513,7 +515,7 @@ class TestServer:
     def test_a_wrong_password_is_one_clear_line(self, copied, address):
         wrong = Gallery.open(copied, engine=address.replace("Milvus@", "secret@"))
         with pytest.raises(GalleryError, match="does not take this user and password") as error:
-            wrong.search("1")
+            wrong.search("1", score="degrees")
         assert "secret" not in str(error.value)
 
     def test_a_database_may_be_named(self, copied, server, address):
@@ -523,7 +525,7 @@ class TestServer:
             Gallery.open(copied, engine=f"{host}/nobody/{name}").prepare()
         far = Gallery.open(copied, engine=f"{host}/andornot_test/{name}")
         far.prepare()
-        assert len(far.search("1")) == 10
+        assert len(far.search("1", score="degrees")) == 10
         assert not server.client.has_collection(name)
 
     def test_the_commands_are_the_same(self, tmp_path, address, capfd):
@@ -548,7 +550,7 @@ class TestServer:
         far = Gallery.open(copied, engine=address)
         far.prepare()
         server.client.release_collection(address.rpartition("/")[2])
-        assert len(far.search("1")) == 10
+        assert len(far.search("1", score="degrees")) == 10
 
     def test_the_server_is_killed_during_an_index_and_nothing_is_lost(self, tmp_path, server, address, monkeypatch):
         photos(tmp_path / "photos", 60)
@@ -566,17 +568,17 @@ class TestServer:
                 far.add(tmp_path / "photos")
             assert len(sent) == 4
             exact = Gallery.open(tmp_path / "g")
-            assert len(exact.search("1", 100)) == 59, "the gallery is complete"
+            assert len(exact.search("1", 100, score="degrees")) == 59, "the gallery is complete"
             with pytest.raises(GalleryError, match="is away"):
-                Gallery.open(tmp_path / "g", engine=address).search("1")
+                Gallery.open(tmp_path / "g", engine=address).search("1", score="degrees")
         server.start()
         with pytest.warns(UserWarning, match="does not hold the gallery as it is now"):
-            assert len(Gallery.open(tmp_path / "g", engine=address).search("1", 9)) == 9
+            assert len(Gallery.open(tmp_path / "g", engine=address).search("1", 9, score="degrees")) == 9
         sent = Counting(monkeypatch).batches
         far.update()
         assert sum(sent) == 30, "three batches were there"
         assert_holds(far)
-        assert_same_hits(far.search("1 & ~2", 20), exact.search("1 & ~2", 20))
+        assert_same_hits(far.search("1 & ~2", 20, score="degrees"), exact.search("1 & ~2", 20, score="degrees"))
 
     def test_an_index_outlives_a_server_that_comes_back(self, tmp_path, server, address, monkeypatch):
         photos(tmp_path / "photos", 40)
@@ -600,16 +602,18 @@ class TestServer:
         server.kill()
         server.start()
         again = Gallery.open(copied, engine=address)
-        assert_same_hits(again.search("1 & ~2", 20), Gallery.open(copied).search("1 & ~2", 20))
+        assert_same_hits(
+            again.search("1 & ~2", 20, score="degrees"), Gallery.open(copied).search("1 & ~2", 20, score="degrees")
+        )
         assert_holds(again)
 
     def test_a_server_that_hangs_is_an_error_after_a_bounded_time(self, copied, server, address, monkeypatch):
         far = Gallery.open(copied, engine=address)
         far.prepare()
-        far.search("1")
+        far.search("1", score="degrees")
         monkeypatch.setattr(milvus_connection, "_REQUEST_SECONDS", 2)
         with server.frozen():
-            for use in (lambda: far.search("1"), lambda: far.prepare("containment")):
+            for use in (lambda: far.search("1", score="degrees"), lambda: far.prepare("containment")):
                 start = time.monotonic()
                 with pytest.raises(GalleryError, match=r"does not answer within 2 seconds|is away"):
                     use()
@@ -639,7 +643,7 @@ class TestServer:
         far.add(tmp_path / "photos")
         assert len(far) == 90
         assert_holds(far)
-        far.search("1")
+        far.search("1", score="degrees")
 
 
 CONTEXT = multiprocessing.get_context("forkserver")
