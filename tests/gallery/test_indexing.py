@@ -540,7 +540,7 @@ def test_ten_thousand_files(tmp_path, model):
     gallery = Gallery.create(tmp_path / "g", model)
     assert gallery.add(tmp_path / "photos") == Summary(added=10_000)
     assert gallery.update() == Summary(unchanged=10_000)
-    hits = gallery.search("00000.png", top=60)
+    hits = gallery.search("00000.png", top=60, score="degrees")
     assert sum(hit.distance < 1e-3 for hit in hits) == 49
 
 

@@ -497,7 +497,10 @@ class TestServer:
         there.update()
         there.recalibrate()
         far.refresh()
-        with pytest.raises(GalleryError, match=r"is of another model: andornot index --gallery \S+ --engine \S+ fills"):
+        with pytest.raises(
+            GalleryError,
+            match=r"is of another model, or of an older version: andornot index --gallery \S+ --engine \S+ fills",
+        ):
             far.search("000.png", score="degrees")
         far.update()
         assert_holds(far)
