@@ -12,7 +12,7 @@ from torch import Tensor
 from ..logic import Formula
 from .centred import Centred, evenly
 from .engines import EXACT_UP_TO, Engine, Scan
-from .engines.exact import best_first, largest
+from .engines.exact import Best
 from .filters import Selection
 from .likeness.products import best_region, similarities, where_best
 from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of
@@ -176,19 +176,14 @@ class ConditionSearch:
         """The `top` truest rows of a selection, which is not empty, the truest first; of equal ones the lower row."""
         truths = Truths(terms, self._centred, self._everything, self._regions, self._words)
         rows = self._candidates(formula, terms, logic, selection, truths)
-        best_rows, best = np.empty((1, 0), np.int64), np.empty((1, 0), np.float32)
+        best = Best(1, top)
         for start in range(0, len(rows), _BLOCK):
             chosen = rows[start : start + _BLOCK]
-            found = formula.truth_of_terms(truths.of(chosen), logic).float()
-            values, places = largest(found[None], min(top, len(chosen)))
-            best_rows, best = best_first(
-                np.concatenate([best_rows, chosen[places.numpy()]], 1), np.concatenate([best, values.numpy()], 1)
-            )
-            best_rows, best = best_rows[:, :top], best[:, :top]
-        ascending, back = np.unique(best_rows[0], return_inverse=True)
+            best.add(chosen, formula.truth_of_terms(truths.of(chosen), logic).float()[None])
+        ascending, back = np.unique(best.rows[0], return_inverse=True)
         asked_for = truth_of_asked_for(formula, truths.of(ascending), logic).float().numpy()[back]
         places_of = {number: found[back] for number, found in truths.places(ascending).items()}
-        return Found(best_rows[0], best[0], asked_for, places_of)
+        return Found(best.rows[0], best.scores[0], asked_for, places_of)
 
     def _candidates(
         self, formula: Formula, terms: Sequence[Term], logic: str, selection: Selection, truths: Truths

@@ -22,6 +22,22 @@ _ROWS_ALIKE: Final = 16
 _COMPARED_AT_ONCE: Final = 256
 
 
+class Best:
+    """The best rows of each query so far, and their scores, `(Q, k)` each: what a comparison block by block keeps."""
+
+    def __init__(self, queries: int, top: int) -> None:
+        self.rows, self.scores = np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32)
+        self._top = top
+
+    def add(self, rows: np.ndarray, scores: Tensor) -> None:
+        """Looks at more rows `(n,)`, which ascend, with their scores `(Q, n)`."""
+        values, places = largest(scores, min(self._top, len(rows)))
+        found, values_found = best_first(
+            np.concatenate([self.rows, rows[places.numpy()]], 1), np.concatenate([self.scores, values.numpy()], 1)
+        )
+        self.rows, self.scores = found[:, : self._top], values_found[:, : self._top]
+
+
 class Exact:
     """All inner products, block by block."""
 
@@ -42,8 +58,7 @@ class Exact:
         top = min(top, len(rows))
         at_once = _alike(min(len(rows), self._block))
         span = at_once * max(1, _SCORES_BYTES // (4 * len(queries) * at_once))
-        best_rows = np.empty((len(queries), 0), np.int64)
-        best_scores = np.empty((len(queries), 0), np.float32)
+        best = Best(len(queries), top)
         # One memory for all: fresh one for each block costs as much as the product. A block is multiplied whole, with
         # rows of nothing at its end, so that equal vectors have equal scores wherever they are.
         block = torch.zeros(at_once, self._vectors.dimensions)
@@ -53,13 +68,8 @@ class Exact:
             for place in range(0, len(chosen), at_once):
                 self._vectors.take(chosen[place : place + at_once], block)
                 scores[:, place : place + at_once] = queries @ block.T
-            values, places = largest(scores[:, : len(chosen)], min(top, len(chosen)))
-            best_rows, best_scores = best_first(
-                np.concatenate([best_rows, chosen[places.numpy()]], 1),
-                np.concatenate([best_scores, values.numpy()], 1),
-            )
-            best_rows, best_scores = best_rows[:, :top], best_scores[:, :top]
-        return best_rows, best_scores
+            best.add(chosen, scores[:, : len(chosen)])
+        return best.rows, best.scores
 
     def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         """The best of some rows for one query `(D,)`, at most `top`, and their scores: what other engines end with."""

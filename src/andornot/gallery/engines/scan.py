@@ -9,7 +9,7 @@ from ..centred import CentredVectors
 from ..filters import Selection
 from ..likeness.products import similarities
 from ..vectors import Vectors
-from .exact import Exact, best_first, largest
+from .exact import Best, Exact, best_first
 
 # Pictures at once, fewer if there are many queries.
 _BLOCK: Final = 2**16
@@ -30,18 +30,12 @@ class Scan:
         """As `Engine.search`."""
         rows = selection.rows
         top = min(top, len(rows))
-        best_rows = np.empty((len(queries), 0), np.int64)
-        best_scores = np.empty((len(queries), 0), np.float32)
+        best = Best(len(queries), top)
         at_once = max(1, min(_BLOCK, _SCORES // len(queries)))
         for start in range(0, len(rows), at_once):
             chosen = rows[start : start + at_once]
-            values, places = largest(similarities(self._centred.codes(chosen), queries), min(top, len(chosen)))
-            best_rows, best_scores = best_first(
-                np.concatenate([best_rows, chosen[places.numpy()]], 1),
-                np.concatenate([best_scores, values.numpy()], 1),
-            )
-            best_rows, best_scores = best_rows[:, :top], best_scores[:, :top]
-        return best_rows, best_scores
+            best.add(chosen, similarities(self._centred.codes(chosen), queries))
+        return best.rows, best.scores
 
     def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         """The best of some rows for one query `(D,)`, at most `top`, and their scores: what other engines end with."""
