@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...gallery.likeness.components import fit_components, from_bytes, to_bytes
-from ...gallery.likeness.neighbours import expand, neighbours_in
+from ...gallery.centred import evenly
+from ...gallery.likeness.components import fit_components, to_bytes
+from ...gallery.likeness.neighbours import expand_among
 from ...gallery.likeness.products import similarities
 from ...gallery.likeness.truth import ENOUGH_PICTURES, scale_of
 from ...logic import Formula
@@ -34,9 +36,10 @@ class Condition:
     text: str
     weights: tuple[float, ...] = ()
 
-    def formula(self, weight: float = 1.0) -> Formula:
-        """The condition with that weight."""
-        return Formula(self.text.format(weight))
+    @property
+    def formulas(self) -> list[Formula]:
+        """The condition with each of its weights; itself, if it has none."""
+        return [Formula(self.text.format(weight)) for weight in self.weights or (1.0,)]
 
 
 CONDITIONS: Final = (
@@ -50,21 +53,21 @@ class Truths:
     """How true it is of each picture of a gallery, by its degrees `(n, N)`, that it shows what a query shows."""
 
     def __init__(self, degrees: Tensor) -> None:
-        sample = torch.linspace(0, len(degrees) - 1, min(_SAMPLE, len(degrees))).long()
         dimensions = max(2, min(_DIMENSIONS, degrees.shape[1]))
-        self._components = fit_components(degrees[sample], dimensions)
+        self._components = fit_components(degrees[_evenly(len(degrees), _SAMPLE)], dimensions)
         self._codes = torch.cat([to_bytes(self._components.project(part)) for part in torch.split(degrees, _SAMPLE)])
 
     def of(self, degrees: Tensor, *, expanded: bool = False) -> Tensor:
         """Truths `(q, n)` of queries `(q, N)`; `expanded` by their neighbours, where several things are asked for."""
         queries = self._components.project(degrees)
-        count = neighbours_in(len(self._codes)) if expanded else 0
-        if count:
-            nearest = similarities(self._codes, queries).topk(count)
-            queries = expand(queries, from_bytes(self._codes[nearest.indices]), nearest.values)
+        if expanded:
+            queries = expand_among(self._codes, queries)
         alike = similarities(self._codes, queries)
-        sample = torch.linspace(0, len(self._codes) - 1, min(ENOUGH_PICTURES, len(self._codes))).long()
-        return scale_of(alike[:, sample]).truth(alike.double()).float()
+        return scale_of(alike[:, _evenly(len(self._codes), ENOUGH_PICTURES)]).truth(alike.double()).float()
+
+
+def _evenly(count: int, most: int) -> np.ndarray:
+    return evenly(np.arange(count), most)
 
 
 def rates_of_truths(truths: Tensor, labels: Tensor, top: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ...gallery.likeness.components import fit_components, from_bytes, to_bytes
-from ...gallery.likeness.neighbours import expand, neighbours_in
+from ...gallery.likeness.neighbours import expand_among
 from ...gallery.likeness.products import similarities
 from ...gallery.likeness.truth import scale_of
 from ..metrics.average_precision import average_precision
@@ -32,12 +32,8 @@ class ExampleTruths:
     def __call__(self, rows: Sequence[int], *, expanded: bool = False) -> Tensor:
         """The truths `(n,)` of `like(…)` of some rows; `expanded` by their neighbours, as in conditions of several."""
         query = normalize(from_bytes(self._codes[list(rows)]).mean(0), dim=0)[None]
-        count = neighbours_in(len(self._codes)) if expanded else 0
-        if count:
-            alike = similarities(self._codes, query)
-            alike[:, list(rows)] = -torch.inf
-            nearest = alike.topk(count)
-            query = expand(query, from_bytes(self._codes[nearest.indices]), nearest.values)
+        if expanded:
+            query = expand_among(self._codes, query, rows)
         alike = similarities(self._codes, query)
         return scale_of(alike).truth(alike.double())[0].float()
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from ...logic import Formula
 from ...progress import track
 from ..metrics.occurrence import occurrence_rates
 from ..metrics.operability import Key, Measurement, Rates
@@ -61,45 +62,45 @@ def _by_truth(
     A lone positive term is the whole picture; what must be there with something else, or must not be there, is asked
     for with its neighbours.
     """
-    truths = Truths(task.gallery.representation.degrees)
-    pairs = list(task.pairs)
-    found: dict[tuple[str, str, float], list[Tensor]] = {}
+    truths, pairs = Truths(task.gallery.representation.degrees), list(task.pairs)
+    degrees = {number: pictures.representation.degrees for number, pictures in task.singles.items()}
+    alone = {number: truths.of(of_class) for number, of_class in degrees.items()}
+    spoken_for = {number: truths.of(of_class, expanded=True) for number, of_class in degrees.items()}
+    plain: dict[str, list[Tensor]] = {"a": [], "ab": []}
+    # By formula: a weight of 1 is the condition without one.
+    found: dict[tuple[str, Formula], list[Tensor]] = {
+        (condition.query, formula): [] for condition in conditions for formula in condition.formulas
+    }
     with track("searching by truth", len(pairs), "pairs", shown=progress, delay=2) as bar:
         for pair in pairs:
-            columns = task.labels[:, list(pair)]
-            labels = torch.cat([columns, columns.all(1, keepdim=True)], 1)
             both = truths.of(task.pairs[pair].representation.degrees)
-            alone = [truths.of(task.singles[number].representation.degrees) for number in pair]
-            spoken = [truths.of(task.singles[number].representation.degrees, expanded=True) for number in pair]
-            swapped = labels[:, [1, 0, 2]]
-            for name, of_pair in {
-                "a": [rates_of_truths(alone[at], own, top).mean(0) for at, own in enumerate((labels, swapped))],
-                "ab": [rates_of_truths(both, own, top).mean(0) for own in (labels, swapped)],
-            }.items():
-                found.setdefault((name, "", 0.0), []).append(torch.stack(of_pair))
-            for condition in conditions:
-                for weight in condition.weights or (1.0,):
-                    formula = condition.formula(weight)
-                    of_orders = [
-                        condition_rates(
-                            formula, spoken[at] if condition.query == "a|b" else both, spoken[1 - at], own, top
-                        )
-                        for at, own in enumerate((labels, swapped))
-                    ]
-                    found.setdefault((condition.query, condition.name, weight), []).append(torch.stack(of_orders))
+            orders = [(a, b, _labels_of(task, a, b)) for a, b in (pair, pair[::-1])]
+            plain["a"].append(torch.stack([rates_of_truths(alone[a], of, top).mean(0) for a, _, of in orders]))
+            plain["ab"].append(torch.stack([rates_of_truths(both, of, top).mean(0) for _, _, of in orders]))
+            for (query, formula), rates_of_pairs in found.items():
+                rates_of_pairs.append(
+                    torch.stack(
+                        [
+                            condition_rates(formula, spoken_for[a] if query == "a|b" else both, spoken_for[b], of, top)
+                            for a, b, of in orders
+                        ]
+                    )
+                )
             bar.update(1)
-    rates = {Key(name, "", TRUTH): Rates(torch.stack(found[name, "", 0.0])) for name in ("a", "ab")}
+    rates = {Key(name, "", TRUTH): Rates(torch.stack(of_pairs)) for name, of_pairs in plain.items()}
     for condition in conditions:
-        of_weights = [torch.stack(found[condition.query, condition.name, w]) for w in condition.weights or (1.0,)]
-        key = Key(condition.query, condition.name, TRUTH)
-        if not condition.weights:
-            rates[key] = Rates(of_weights[0])
-            continue
-        margins = torch.stack([(of[..., 0] - of[..., 1]).mean(1) for of in of_weights])
+        values = torch.stack([torch.stack(found[condition.query, formula]) for formula in condition.formulas])
+        margins = (values[..., 0] - values[..., 1]).mean(-1)
         best = [int(margins[:, _others(pairs, pair)].mean(1).argmax()) for pair in pairs]
-        values = torch.stack([of_weights[weight][number] for number, weight in enumerate(best)])
-        rates[key] = Rates(values, tuple(condition.weights[weight] for weight in best))
+        weights = tuple(condition.weights[number] for number in best) if condition.weights else ()
+        rates[Key(condition.query, condition.name, TRUTH)] = Rates(values[best, range(len(pairs))], weights)
     return rates
+
+
+def _labels_of(task: EncodedRetrieval, a: int, b: int) -> Tensor:
+    """Which pictures of the gallery show a, b, and both, `(n, 3)`."""
+    columns = task.labels[:, [a, b]]
+    return torch.cat([columns, columns.all(1, keepdim=True)], 1)
 
 
 class _Request(NamedTuple):
@@ -144,8 +145,7 @@ class _Search:
 
     def rates(self, requests: Iterable[_Request], pair: tuple[int, int]) -> dict[Key, Tensor]:
         """Mean rates `(2, 3)` for each key; the queries of one distance are searched together."""
-        columns = self.task.labels[:, list(pair)]
-        labels = torch.cat([columns, columns.all(1, keepdim=True)], 1)
+        labels = _labels_of(self.task, *pair)
         result: dict[Key, Tensor] = {}
         by_distance = sorted(requests, key=lambda request: request.key.distance)
         for distance, group in groupby(by_distance, key=lambda request: request.key.distance):
