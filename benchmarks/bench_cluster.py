@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from andornot import Gallery, open_images
+from andornot import Gallery
+from jpegs import draw
 from timing import Row, print_table, settle
 
 TESTS = Path(__file__).parent.parent / "tests" / "gallery"
@@ -40,15 +40,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         print_table("Ray", bench_ray(options.jpegs or draw(Path(folder, "jpegs")), Path(folder)))
         print_table("Milvus", bench_milvus(options.pictures, Path(folder)))
-
-
-def draw(folder: Path) -> Path:
-    folder.mkdir()
-    scenes = open_images("scenes:?count=500&size=480")
-    for number in range(len(scenes)):
-        picture = Image.fromarray(scenes.images[number].permute(1, 2, 0).numpy())
-        picture.save(folder / f"{number:04}.jpg", quality=90)
-    return folder
 
 
 def bench_ray(jpegs: Path, folder: Path) -> list[Row]:

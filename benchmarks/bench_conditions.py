@@ -40,22 +40,11 @@ _BATCH = 4096
 _CONDITIONS = ("a and b", "a and b and not c", "a and not b", "(a or b) and not c")
 
 
-class MadeUpRegions:
-    """Regions in memory: each shows the thing of its picture, or of another one, or both; and noise."""
+class Bytes:
+    """The components of pictures that have nothing else."""
 
-    count, dimensions = _REGIONS, _REGION
-
-    def __init__(self, wholes: Tensor, generator: torch.Generator, basis: Basis | None = None) -> None:
-        self.basis = basis
-        self._codes = torch.empty(len(wholes), _REGIONS, _REGION, dtype=torch.int8)
-        for start in range(0, len(wholes), _BATCH):
-            part = wholes[start : start + _BATCH, None, :]
-            noise = torch.randn(len(part), _REGIONS, _REGION, generator=generator) / _REGION**0.5
-            self._codes[start : start + _BATCH] = to_bytes(normalize(part + 0.7 * noise, dim=-1))
-
-    def has(self, rows: np.ndarray) -> np.ndarray:
-        """All of them."""
-        return np.ones(len(rows), bool)
+    def __init__(self, codes: Tensor) -> None:
+        self._codes = codes
 
     def codes(self, rows: np.ndarray) -> Tensor:
         """Those of rows, not copied where they follow each other."""
@@ -64,6 +53,24 @@ class MadeUpRegions:
         if follow:
             return self._codes[first : last + 1]
         return torch.from_numpy(self._codes.numpy().take(rows, axis=0))
+
+
+class MadeUpRegions(Bytes):
+    """Regions in memory: each shows the thing of its picture, or of another one, or both; and noise."""
+
+    count, dimensions = _REGIONS, _REGION
+
+    def __init__(self, wholes: Tensor, generator: torch.Generator, basis: Basis | None = None) -> None:
+        self.basis = basis
+        super().__init__(torch.empty(len(wholes), _REGIONS, _REGION, dtype=torch.int8))
+        for start in range(0, len(wholes), _BATCH):
+            part = wholes[start : start + _BATCH, None, :]
+            noise = torch.randn(len(part), _REGIONS, _REGION, generator=generator) / _REGION**0.5
+            self._codes[start : start + _BATCH] = to_bytes(normalize(part + 0.7 * noise, dim=-1))
+
+    def has(self, rows: np.ndarray) -> np.ndarray:
+        """All of them."""
+        return np.ones(len(rows), bool)
 
     def box_in(self, *_: int) -> tuple[float, float, float, float]:
         """Somewhere."""
@@ -123,21 +130,6 @@ def bench_gallery(count: int) -> list[Row]:
         Row(f"a term by centred ({1000 * mine_too:.1f} ms) / by degrees", term, "≤ 1", term <= 1),
         Row("bytes a picture of all that is searched", searched, "≤ 1,500", searched <= 1500),
     ]
-
-
-class Bytes:
-    """The components of pictures that have nothing else."""
-
-    def __init__(self, codes: Tensor) -> None:
-        self._codes = codes
-
-    def codes(self, rows: np.ndarray) -> Tensor:
-        """Those of rows, not copied where they follow each other."""
-        first, last = int(rows[0]), int(rows[-1])
-        follow = last - first + 1 == len(rows)
-        if follow:
-            return self._codes[first : last + 1]
-        return torch.from_numpy(self._codes.numpy().take(rows, axis=0))
 
 
 class Everything:

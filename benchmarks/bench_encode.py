@@ -12,15 +12,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from PIL import Image
 
 from andornot import Gallery, Model
-from andornot.data import open_images
 from andornot.gallery.indexing import Indexing
 from andornot.gallery.scope import look_through
 from andornot.gallery.writer import open_writer
 from andornot.model import new_backbone, new_network
 from andornot.ssl.recipe import load_recipe, make_recipe
+from jpegs import draw
 from timing import Row, best_ratio, print_table, settle
 
 TOP = 50
@@ -39,15 +38,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         jpegs = options.jpegs or draw(Path(folder, "jpegs"))
         print_table("encoding", [*rows, bench_index(jpegs, Path(folder)), *compare(jpegs, lite)])
-
-
-def draw(folder: Path) -> Path:
-    folder.mkdir()
-    scenes = open_images("scenes:?count=500&size=480")
-    for number in range(len(scenes)):
-        picture = Image.fromarray(scenes.images[number].permute(1, 2, 0).numpy())
-        picture.save(folder / f"{number:04}.jpg", quality=90)
-    return folder
 
 
 def use(model: Model, *, runtime: bool) -> Model:
