@@ -497,6 +497,8 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
         "upload": name,
         "version": "",
         "file": name,
+        "kind": "upload",
+        "crop": None,
     }
     assert get(client, "compare", a=name, b="3")["a"]["upload"] == name
     thumbnail = client.get(f"/api/uploads/{name}/thumbnail")
