@@ -1,4 +1,4 @@
-"""What the page asks while somebody types, in a gallery of 100,000 pictures: completion, in the process and over HTTP."""
+"""What the page asks while somebody types, among 100,000 pictures: completion, in the process and over HTTP."""
 
 import json
 import tempfile

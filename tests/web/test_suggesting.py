@@ -54,7 +54,7 @@ def test_a_gallery_without_words_says_so(client):
     assert get(client, "pictures/1")["words"] == []
 
 
-def test_examples_find_what_they_promise(client, gallery):
+def test_examples_find_what_they_promise(client):
     for example in get(client, "examples")["examples"]:
         found = get(client, "search", formula=example["formula"], top=len(example["hits"]))["hits"]
         assert [hit["id"] for hit in found] == [hit["id"] for hit in example["hits"]]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import torch
+import numpy as np
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -15,15 +15,14 @@ def stacked_on(codes: Tensor, nearly_equal: float = NEARLY_EQUAL) -> list[int | 
 
     What is stacked has nothing stacked on it: a row of pictures that change little by little is not all one stack.
 
-    >>> stacked_on(torch.tensor([[10, 0], [0, 10], [9, 1], [10, 1]]))
+    >>> stacked_on(Tensor([[10, 0], [0, 10], [9, 1], [10, 1]]))
     [None, None, 0, 0]
     """
     directions = normalize(codes.float(), dim=-1)
-    alike = directions @ directions.T >= nearly_equal
-    places: list[int | None] = []
-    lowest = torch.zeros(len(codes), dtype=torch.bool)
-    for place in range(len(codes)):
-        under = torch.nonzero(alike[place, :place] & lowest[:place])
-        lowest[place] = not len(under)
-        places.append(int(under[0]) if len(under) else None)
+    alike = (directions @ directions.T >= nearly_equal).numpy()
+    places: list[int | None] = [None] * len(codes)
+    # Few have any: the others are not looked at one by one.
+    for place in np.flatnonzero(np.tril(alike, -1).any(1)).tolist():
+        under = (earlier for earlier in np.flatnonzero(alike[place, :place]).tolist() if places[earlier] is None)
+        places[place] = next(under, None)
     return places
