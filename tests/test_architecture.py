@@ -130,7 +130,22 @@ def modules_imported(file: Path) -> set[str]:
     return found
 
 
-READERS = ("browsing", "digests", "feature_store", "filters", "names", "options", "paths", "reading", "searching")
+READERS = (
+    "browsing",
+    "completing",
+    "digests",
+    "examples",
+    "feature_store",
+    "filters",
+    "folder_tree",
+    "name_index",
+    "names",
+    "options",
+    "paths",
+    "reading",
+    "searching",
+    "word_index",
+)
 WRITERS = {f"gallery.{name}" for name in ("indexing", "lock", "model_repair", "repairing", "scanning", "scope")}
 
 
