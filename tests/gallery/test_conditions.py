@@ -509,7 +509,6 @@ def test_candidates_of_a_large_gallery_are_the_best_of_all(text, large, monkeypa
 
     brute_force = found(engine)
     monkeypatch.setattr(conditions, "EXACT_UP_TO", 500)
-    monkeypatch.setattr(conditions, "_CANDIDATES", 3000)
     monkeypatch.setattr(conditions, "_CANDIDATES_ELSEWHERE", 3000)
     for other in (engine, Elsewhere()):
         recall = len(np.intersect1d(brute_force, found(other))) / 50
