@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ..logic import Formula
 from .centred import Centred, evenly
@@ -22,8 +23,6 @@ _BLOCK: Final = 2**14
 _SPAN: Final = 2**18
 # More than by which rounding may raise a truth above the highest that is possible.
 _ROUNDING: Final = 1e-6
-# What other engines are asked for, for each query; Milvus gives no more than 16,384.
-_CANDIDATES_ELSEWHERE: Final = 10_000
 
 
 class Regions(Protocol):
@@ -171,7 +170,14 @@ def truth_of_asked_for(formula: Formula, truths: Sequence[Tensor], logic: str) -
 
 
 class ConditionSearch:
-    """Finds the pictures of one state of a gallery in which a condition is truest."""
+    """Finds the pictures of one state of a gallery in which a condition is truest.
+
+    All are compared, unless there are more than `exact_up_to` and an engine finds the nearest elsewhere. That is asked
+    for so many `candidates` in each direction in which the condition becomes truer.
+    """
+
+    exact_up_to = EXACT_UP_TO
+    candidates = 10_000  # Milvus gives no more than 16,384
 
     def __init__(
         self,
@@ -223,15 +229,35 @@ class ConditionSearch:
 
     def _candidates(self, formula: Formula, terms: Sequence[Term], logic: str, selection: Selection) -> np.ndarray:
         """Rows of a selection, which ascend, with the truest ones among them."""
-        nothing = [torch.zeros(1)] * len(terms)
-        asked_for = [formula.terms.index(term) for term in formula.positive_terms]
-        wholes = [whole for number in asked_for if (whole := terms[number].whole) is not None]
-        if (
-            isinstance(self._engine, Scan)
-            or len(selection) <= EXACT_UP_TO
-            or len(wholes) < len(asked_for)
-            or float(formula.truth_of_terms(nothing, logic)) > 0  # pictures with nothing of any term may be the truest
-        ):
+        directions = _directions(formula, terms)
+        is_near = isinstance(self._engine, Scan) or len(selection) <= self.exact_up_to
+        if is_near or directions is None or suits_nothing(formula, logic):
             return selection.rows
-        found, _ = self._engine.search(torch.stack(wholes), _CANDIDATES_ELSEWHERE, selection)
+        found, _ = self._engine.search(directions, self.candidates, selection)
         return np.unique(found)
+
+
+def suits_nothing(formula: Formula, logic: str) -> bool:
+    """Whether a picture that has nothing of any term is one of those that are asked for, as with `not a`."""
+    return float(formula.truth_of_terms([torch.zeros(1)] * len(formula.terms), logic)) > 0
+
+
+def _directions(formula: Formula, terms: Sequence[Term]) -> Tensor | None:
+    """Where to look for candidates `(n, d)`; None if a term that is asked for is a word.
+
+    Each term that is asked for, all of them together, and the same without what is not to be seen.
+    """
+    by_sign = [
+        [terms[formula.terms.index(term)].whole for term in of_sign]
+        for of_sign in (formula.positive_terms, formula.negative_terms)
+    ]
+    if not by_sign[0] or any(whole is None for whole in by_sign[0]):
+        return None
+    wanted, unwanted = ([whole for whole in of_sign if whole is not None] for of_sign in by_sign)
+    together = torch.stack(wanted).sum(0)
+    directions = [*wanted]
+    if len(wanted) > 1:
+        directions.append(together)
+    if unwanted:
+        directions.append(together - torch.stack(unwanted).sum(0))
+    return normalize(torch.stack(directions), dim=1)
