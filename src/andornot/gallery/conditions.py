@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from ..logic import Formula
 from .centred import Centred, evenly
-from .engines import EXACT_UP_TO, Engine, Scan
+from .engines import Engine, Scan
 from .engines.exact import Best, largest
 from .filters import Selection
 from .likeness.products import best_region, similarities, where_best
@@ -176,7 +176,7 @@ class ConditionSearch:
     for so many `candidates` in each direction in which the condition becomes truer.
     """
 
-    exact_up_to = EXACT_UP_TO
+    exact_up_to = 10**6  # a tenth of a second; docs/gallery.md has the figures
     candidates = 10_000  # Milvus gives no more than 16,384
 
     def __init__(
