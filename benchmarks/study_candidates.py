@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from andornot import Gallery, SearchOptions
+from andornot import Gallery
+from andornot.gallery import SearchOptions
 from andornot.gallery.conditions import Truths, _directions
 from andornot.gallery.likeness.products import similarities
 from timing import settle
@@ -37,7 +38,8 @@ def recalls(gallery: Gallery, text: str, queries: int, generator: np.random.Gene
     rows, found = searcher._everything.rows, defaultdict(list)
     for _ in range(queries):
         pictures = dict(zip("abc", generator.choice(gallery.ids, 3, replace=False).tolist(), strict=True))
-        query = gallery.resolve(re.sub(r"\b[abc]\b", lambda name: str(pictures[name[0]]), text))
+        named = re.sub(r"\b[abc]\b", lambda name, pictures=pictures: str(pictures[name[0]]), text)
+        query = gallery.resolve(named)
         looked, formula = searcher._look([query], {}), query.formula
 
         def truth(regions: object, query=query, looked=looked, formula=formula) -> tuple[Tensor, Tensor]:
