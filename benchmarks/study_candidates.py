@@ -17,8 +17,9 @@ from torch import Tensor
 
 from andornot import Gallery
 from andornot.gallery import SearchOptions
-from andornot.gallery.conditions import Truths, _directions
+from andornot.gallery.conditions import Regions, Truths, _directions
 from andornot.gallery.likeness.products import similarities
+from andornot.gallery.names import Resolved
 from timing import settle
 
 _CONDITIONS = ("a and b", "a and b and not c", "a and b and c", "a and not b", "(a or b) and not c")
@@ -33,28 +34,32 @@ def chosen(scores: Tensor, part: float) -> Tensor:
     return mask
 
 
-def recalls(gallery: Gallery, text: str, queries: int, generator: np.random.Generator) -> dict[str, list[float]]:
+def compared(gallery: Gallery, query: Resolved, regions: Regions | None) -> tuple[Tensor, Tensor]:
+    """The truths `(n,)` of a condition in all pictures, and their similarities `(Q, n)` to each direction."""
     searcher = gallery._searching
-    rows, found = searcher._everything.rows, defaultdict(list)
+    rows, looked = searcher._everything.rows, searcher._look([query], {})
+    in_regions = None if regions is None else searcher._in_regions(looked)
+    terms = searcher._asking(SearchOptions()).terms_of(query, looked.values, in_regions)
+    truths = Truths(terms, searcher.centred, searcher._everything, regions).of(rows)
+    directions = _directions(query.formula, terms)
+    assert directions is not None, "all of these conditions ask for pictures"
+    return query.formula.truth_of_terms(truths), similarities(searcher.centred.codes(rows), directions)
+
+
+def recalls(gallery: Gallery, text: str, queries: int, generator: np.random.Generator) -> dict[str, list[float]]:
+    found: dict[str, list[list[float]]] = defaultdict(list)
     for _ in range(queries):
-        pictures = dict(zip("abc", generator.choice(gallery.ids, 3, replace=False).tolist(), strict=True))
-        named = re.sub(r"\b[abc]\b", lambda name, pictures=pictures: str(pictures[name[0]]), text)
+        named = text
+        for name, picture in zip("abc", generator.choice(gallery.ids, 3, replace=False).tolist(), strict=True):
+            named = re.sub(rf"\b{name}\b", str(picture), named)
         query = gallery.resolve(named)
-        looked, formula = searcher._look([query], {}), query.formula
-
-        def truth(regions: object, query=query, looked=looked, formula=formula) -> tuple[Tensor, Tensor]:
-            asked_in = None if regions is None else searcher._in_regions(looked)
-            terms = searcher._asking(SearchOptions()).terms_of(query, looked.values, asked_in)
-            values = formula.truth_of_terms(Truths(terms, searcher.centred, searcher._everything, regions).of(rows))
-            return values, similarities(searcher.centred.codes(rows), _directions(formula, terms))
-
-        whole, nearest = truth(None)
-        anywhere, _ = truth(searcher._regions)
+        whole, nearest = compared(gallery, query, None)
+        anywhere, nearest_too = compared(gallery, query, gallery._searching._regions)
         ways = {
             "regions: truest as wholes": (anywhere, whole[None]),
-            "regions: in each direction": (anywhere, nearest),
+            "regions: in each direction": (anywhere, nearest_too),
             "wholes: in each direction": (whole, nearest),
-            "wholes: by each term": (whole, nearest[: len(formula.positive_terms)]),
+            "wholes: by each term": (whole, nearest[: len(query.formula.positive_terms)]),
         }
         for way, (truths, scores) in ways.items():
             best = truths.topk(_TOP).indices

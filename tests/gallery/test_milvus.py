@@ -471,7 +471,7 @@ class TestServer:
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
         server.client.create_collection(name, schema=schema)
         far = Gallery.open(copied, engine=address)
-        for use in (far.prepare, lambda: far.search("1", score="degrees")):
+        for use in (lambda: far.prepare("degrees"), lambda: far.search("1", score="degrees")):
             with pytest.raises(GalleryError, match=f"{name} in milvus://.* was not made by andornot: choose another"):
                 use()
         assert server.client.describe_collection(name)["description"] == "holiday"
