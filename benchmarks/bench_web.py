@@ -56,7 +56,7 @@ def filled(place: Path, recipe: Recipe, pictures: int) -> Gallery:
             writer.database.insert(Picture(writer.new_id(), path, 1, 1, digest, 0, row, checksum(values)))
         writer.commit()
     gallery.refresh()
-    gallery.prepare()
+    gallery.prepare("degrees")
     return gallery
 
 

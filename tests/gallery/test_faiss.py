@@ -155,7 +155,7 @@ def test_an_index_that_finds_too_little_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(faiss, "_DEEPEST", 70)
     gallery = Gallery.create(tmp_path / "g", tiny_model(), engine="faiss")
     grow_without_files(gallery, COUNT)
-    gallery.prepare()
+    gallery.prepare("degrees")
     index = index_of(gallery)
     assert index.numbers["recall"] < 0.9
     assert index.numbers["probes"] < index.lists
@@ -171,7 +171,7 @@ def grown(tmp_path):
     """A gallery with an index of 600 of its 700 pictures."""
     gallery = Gallery.create(tmp_path / "g", tiny_model(), engine="faiss")
     grow_without_files(gallery, 600)
-    gallery.prepare()
+    gallery.prepare("degrees")
     grow_without_files(gallery, 100, seed=1)
     return gallery
 
@@ -191,20 +191,20 @@ def test_new_pictures_are_found_before_and_after_they_are_in_the_index(grown):
             assert hits[0].distance < 1e-3
         found = [hits[0].id for hits in grown.search(new[::10], 1, include_queries=True, score="degrees")]
         assert found == [int(identity) for identity in new[::10]]
-        grown.prepare()
+        grown.prepare("degrees")
 
 
 def test_an_index_that_was_added_to_is_that_of_all_pictures(grown):
     made_of = index_of(grown).made_of
-    grown.prepare()
+    grown.prepare("degrees")
     assert (index_of(grown).rows, index_of(grown).made_of) == (700, made_of) == (700, 600)
     grow_without_files(grown, 600, seed=2)
-    grown.prepare()
+    grown.prepare("degrees")
     assert index_of(grown).made_of == 1300
 
 
 def test_removed_pictures_are_not_found(grown):
-    grown.prepare()
+    grown.prepare("degrees")
     hit = grown.search("1", 1)[0]
     grown.remove(str(hit.id))
     assert hit.id not in [other.id for other in grown.search("1", 50)]
@@ -235,19 +235,19 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_index_is_not_used_and_made_anew(grown, damage):
-    grown.prepare()
+    grown.prepare("degrees")
     file = grown.folder / "derived" / "faiss-degrees.safetensors"
     DAMAGES[damage](file)
     gallery = Gallery.open(grown.folder, engine="faiss")
     assert gallery._searching._engine("degrees")[1].index is None
     exact = Gallery.open(grown.folder, engine="exact")
     assert gallery.search("1 | 2", 40) == exact.search("1 | 2", 40)
-    gallery.prepare()
+    gallery.prepare("degrees")
     assert index_of(Gallery.open(grown.folder, engine="faiss")).rows == 700
 
 
 def test_the_index_of_another_model_is_not_used(tmp_path, grown):
-    grown.prepare()
+    grown.prepare("degrees")
     other = Gallery.create(tmp_path / "other", tiny_model(seed=1), engine="faiss")
     grow_without_files(other, 700)
     content = (grown.folder / "derived" / "faiss-degrees.safetensors").read_bytes()

@@ -334,7 +334,7 @@ class TestServer:
 
     def test_filters_are_those_of_the_exact_engine(self, folder, address):
         exact, far = Gallery.open(folder / "g"), Gallery.open(folder / "g", engine=address)
-        far.prepare()
+        far.prepare("degrees")
         root = folder / "photos"
         labels = sorted(path.name for path in root.iterdir())
         assert len(labels) == 10
@@ -355,7 +355,7 @@ class TestServer:
         monkeypatch.setattr(milvus, "exact_for", OnlyCandidates)
         monkeypatch.setattr(milvus, "SPARE", 0)
         far = Gallery.open(folder / "g", engine=address)
-        far.prepare()
+        far.prepare("degrees")
         for label in ("dog", 'say "hi"', "back\\slash", "100%"):
             hits = far.search("1", 12, where=Where(label=label), include_queries=True, score="degrees")
             assert len(hits) == 12
@@ -363,7 +363,7 @@ class TestServer:
 
     def test_more_than_milvus_gives_is_compared_here(self, folder, address, monkeypatch):
         exact, far = Gallery.open(folder / "g"), Gallery.open(folder / "g", engine=address)
-        far.prepare()
+        far.prepare("degrees")
         monkeypatch.setattr(milvus, "_LARGEST_TOP", 50)
         assert far.search("1", 100, score="degrees") == exact.search("1", 100, score="degrees")
         assert len(far.search("1", 1000, score="degrees")) == 119
@@ -393,15 +393,15 @@ class TestServer:
         def kind() -> str:
             return str(server.client.describe_index(address.rpartition("/")[2], "vector")["index_type"])
 
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
         assert kind() == "FLAT"
-        Gallery.open(copied, engine=f"{address}?index=HNSW").prepare()
+        Gallery.open(copied, engine=f"{address}?index=HNSW").prepare("degrees")
         assert kind() == "HNSW"
         assert len(Gallery.open(copied, engine=f"{address}?ef=20").search("1", 30, score="degrees")) == 30
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
         assert kind() == "FLAT"
         monkeypatch.setattr(milvus, "_FLAT_AT_MOST", 119)
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
         assert kind() == "HNSW"
         assert len(Gallery.open(copied, engine=address).search("1", 30, score="degrees")) == 30
 
@@ -436,13 +436,13 @@ class TestServer:
         assert news() == 33
 
     def test_an_index_changes_nothing_if_there_is_nothing_new(self, copied, address, monkeypatch):
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
         monkeypatch.setattr(Milvus, "_synchronise", None)
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
 
     def test_rows_that_move_are_not_sent_again(self, copied, address, monkeypatch):
         far = Gallery.open(copied, engine=address)
-        far.prepare()
+        far.prepare("degrees")
         monkeypatch.setattr("andornot.gallery.writer._SPARE_ROWS", -1000)
         sent = Counting(monkeypatch).batches
         far.update()
@@ -452,7 +452,7 @@ class TestServer:
 
     def test_pictures_that_left_the_gallery_are_no_hits(self, copied, address):
         far = Gallery.open(copied, engine=address)
-        far.prepare()
+        far.prepare("degrees")
         nearest = [hit.id for hit in far.search("1", 60, score="degrees")]
         far.remove(map(str, nearest[:40]))
         with pytest.warns(
@@ -471,13 +471,13 @@ class TestServer:
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
         server.client.create_collection(name, schema=schema)
         far = Gallery.open(copied, engine=address)
-        for use in (far.prepare, lambda: far.search("1", score="degrees")):
+        for use in (lambda: far.prepare("degrees"), lambda: far.search("1", score="degrees")):
             with pytest.raises(GalleryError, match=f"{name} in milvus://.* was not made by andornot: choose another"):
                 use()
         assert server.client.describe_collection(name)["description"] == "holiday"
 
     def test_a_collection_of_another_gallery_is_refused(self, copied, tmp_path, address):
-        Gallery.open(copied, engine=address).prepare()
+        Gallery.open(copied, engine=address).prepare("degrees")
         other = Gallery.create(tmp_path / "other", tiny_model(), engine=address)
         with pytest.raises(GalleryError, match="holds degrees of another gallery: choose another name"):
             other.add(photos(tmp_path / "photos", 3))
@@ -525,9 +525,9 @@ class TestServer:
         host, _, name = address.rpartition("/")
         server.client.create_database("andornot_test")
         with pytest.raises(GalleryError, match=r"says: database.*not found"):
-            Gallery.open(copied, engine=f"{host}/nobody/{name}").prepare()
+            Gallery.open(copied, engine=f"{host}/nobody/{name}").prepare("degrees")
         far = Gallery.open(copied, engine=f"{host}/andornot_test/{name}")
-        far.prepare()
+        far.prepare("degrees")
         assert len(far.search("1", score="degrees")) == 10
         assert not server.client.has_collection(name)
 
@@ -551,7 +551,7 @@ class TestServer:
 
     def test_a_collection_that_is_not_loaded_is_loaded(self, copied, server, address):
         far = Gallery.open(copied, engine=address)
-        far.prepare()
+        far.prepare("degrees")
         server.client.release_collection(address.rpartition("/")[2])
         assert len(far.search("1", score="degrees")) == 10
 
@@ -601,7 +601,7 @@ class TestServer:
 
     def test_a_server_that_is_killed_after_an_index_has_kept_everything(self, copied, server, address):
         far = Gallery.open(copied, engine=address)
-        far.prepare()
+        far.prepare("degrees")
         server.kill()
         server.start()
         again = Gallery.open(copied, engine=address)
@@ -612,7 +612,7 @@ class TestServer:
 
     def test_a_server_that_hangs_is_an_error_after_a_bounded_time(self, copied, server, address, monkeypatch):
         far = Gallery.open(copied, engine=address)
-        far.prepare()
+        far.prepare("degrees")
         far.search("1", score="degrees")
         monkeypatch.setattr(milvus_connection, "_REQUEST_SECONDS", 2)
         with server.frozen():

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 from galleries import photos, save_picture, tiny_model, touch_later
 from milvus_server import MilvusServer
+from serving import served
 
-from andornot import AndornotError, degree_distance
+from andornot import AndornotError, FormulaError, degree_distance
 from andornot.commands.main import main
-from andornot.gallery import Gallery, GalleryError, Where
+from andornot.gallery import Gallery, GalleryError, Where, milvus_gallery
+from andornot.gallery.conditions import ConditionSearch
 from andornot.gallery.engines import milvus, milvus_about
 from andornot.gallery.engines.milvus_about import About
 from andornot.gallery.engines.milvus_connection import Address, Connection
 from andornot.gallery.engines.milvus_records import as_entry, metadata
+from andornot.gallery.errors import NeedsFolderError
 from andornot.gallery.records import Entry, Picture
 
 pytestmark = [
@@ -180,7 +183,8 @@ def test_what_is_known_of_the_gallery_is_known(local, remote):
         lambda gallery: gallery.prepare(),
         lambda gallery: gallery.paths,
         lambda gallery: gallery.search("1", why=True),
-        lambda gallery: gallery.search("1 and not 2"),
+        lambda gallery: gallery.search("1 and not 2", why=True),
+        lambda gallery: gallery.describe(1),
         lambda gallery: gallery.search("1", score=degree_distance),
         lambda gallery: gallery.browse().degrees_of_feature(0),
         lambda gallery: gallery.browse().positions(Where(), "name"),
@@ -191,6 +195,74 @@ def test_what_needs_the_folder_is_one_clear_line(use, remote):
         use(remote)
     assert "\n" not in str(error.value)
     assert "Milvus@" not in str(error.value)
+
+
+CONDITIONS = ["1 and 20", "1 and 20 and not 40", "1 and not 2", "(1 or 30) and not 50", "like(1, 2) and 3", "not 7"]
+
+
+def whole(local: Gallery) -> Gallery:
+    """The gallery in its folder, as if it had no regions: these are not in Milvus."""
+    opened = Gallery.open(local.folder, engine="exact")
+    opened._searching._regions = None
+    return opened
+
+
+@pytest.mark.parametrize("formula", CONDITIONS)
+def test_conditions_are_those_of_whole_pictures(formula, local, remote):
+    wanted, found = whole(local).search(formula, top=20), remote.search(formula, top=20)
+    assert told(found) == told(wanted)
+    assert [(hit.truth, hit.is_weak) for hit in found] == [(hit.truth, hit.is_weak) for hit in wanted]
+    assert not any(hit.where for hit in found)
+
+
+def test_a_condition_among_the_pictures_of_a_filter(local, remote):
+    where = Where(label="dog")
+    assert told(remote.search("1 and not 40", where=where)) == told(whole(local).search("1 and not 40", where=where))
+
+
+@pytest.mark.parametrize("formula", CONDITIONS[:5])
+def test_candidates_for_a_condition_have_its_truest_pictures_among_them(formula, local, remote, monkeypatch):
+    wanted = {hit.id for hit in whole(local).search(formula, top=10)}
+    monkeypatch.setattr(milvus_gallery._ConditionSearch, "exact_up_to", 20)
+    monkeypatch.setattr(milvus_gallery._ConditionSearch, "candidates", 40)
+    found = {hit.id for hit in remote.search(formula, top=10)}
+    assert len(wanted & found) >= 9
+
+
+@pytest.mark.parametrize("formula", CONDITIONS[:5])
+def test_candidates_from_milvus_serve_a_gallery_in_its_folder(formula, local, address, monkeypatch):
+    wanted = {hit.id for hit in local.search(formula, top=10)}
+    far = Gallery.open(local.folder, engine=address)
+    monkeypatch.setattr(ConditionSearch, "exact_up_to", 20)
+    monkeypatch.setattr(ConditionSearch, "candidates", 40)
+    assert len(wanted & {hit.id for hit in far.search(formula, top=10)}) >= 9
+
+
+def test_a_condition_that_asks_for_nothing_says_why_not_where_there_are_too_many(remote, monkeypatch):
+    monkeypatch.setattr(milvus_gallery, "MOST_AT_ONCE", 20)
+    with pytest.raises(NeedsFolderError, match=r"^not 7 is true of pictures that are like nothing in it"):
+        remote.search("not 7")
+
+
+def test_the_components_that_a_condition_needs_are_fetched_once(remote):
+    remote.search("1 and 20")
+    fetched = []
+    remote._searching.centred._records.fields = lambda *asked: fetched.append(asked)
+    remote.search("1 and 20")
+    assert not fetched
+
+
+def test_words_say_where_they_are_known(remote):
+    with pytest.raises(FormulaError, match="in its folder knows them"):
+        remote.search("word:dog and 1")
+
+
+def test_over_http_what_needs_the_folder_is_the_askers_to_change(remote):
+    with served(remote) as client:
+        assert client.get("/api/search", params={"formula": "1 and not 2"}).json()["hits"]
+        answer = client.get("/api/search", params={"formula": "1 and not 2", "why": True})
+        assert answer.status_code == 400
+        assert "ask the gallery in its folder" in answer.json()["error"]["message"]
 
 
 def test_the_page_sees_what_it_sees_in_the_folder(local, remote):

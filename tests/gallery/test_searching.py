@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import andornot as aon
 from andornot import Formula, FormulaError, Representation
 from andornot.data import BrokenImageError
-from andornot.gallery import EmptyQueryError, Gallery, GalleryError, Where, searching, vectors
+from andornot.gallery import EmptyQueryError, Gallery, GalleryError, SearchOptions, Where, searching, vectors
 from andornot.gallery.engines import exact, faiss
 from andornot.gallery.engines.exact import Exact
 from andornot.gallery.filters import Selection
@@ -568,3 +568,19 @@ def test_the_largest_are_those_of_topk(columns, top):
     expected, _ = scores.topk(min(top, columns), dim=1)
     assert torch.equal(values, expected)
     assert torch.equal(scores.gather(1, places), values)
+
+
+def test_prepare_without_a_score_is_for_the_default_one(tmp_path):
+    prepared = []
+    gallery = Gallery.create(tmp_path / "g", tiny_model())
+    gallery.add(photos(tmp_path / "photos", 3))
+
+    class Noted:
+        def __init__(self, vectors: vectors.Vectors) -> None:
+            self._score = vectors.score
+
+        def prepare(self) -> None:
+            prepared.append(self._score)
+
+    Gallery.open(gallery.folder, engine=Noted).prepare()
+    assert prepared == [SearchOptions.score]

@@ -61,11 +61,10 @@ class Beside:
 
     def content(self, rows: np.ndarray) -> np.ndarray:
         """The bytes `(n, size)` of rows, whole or not; 0 where there are none. Copied only where they do not follow."""
-        files = rows // feature_store.ROWS_PER_FILE
-        if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and files[0] == files[-1]:
-            start = int(rows[0] % feature_store.ROWS_PER_FILE)
-            part = self._content[files[0]][start : start + len(rows)]
-            if len(part) == len(rows) and (np.diff(rows) == 1).all():
+        if (following := as_slice(rows)) is not None:
+            number, start = divmod(following.start, feature_store.ROWS_PER_FILE)
+            part = self._content[number][start : start + len(rows)]
+            if len(part) == len(rows):
                 return np.asarray(part)
         return _gathered(self._content, rows, np.zeros((len(rows), self.kind.size), np.uint8))
 
@@ -164,6 +163,13 @@ class BesideWriter:
                     if length > count * size or (longer and length < count * size):
                         os.truncate(opened, count * size)
                         self._unsynced.add(file)
+
+
+def as_slice(rows: np.ndarray) -> slice | None:
+    """Rows that follow each other, as they are read without a copy; None for others."""
+    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or not (np.diff(rows) == 1).all():
+        return None
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 def _mapped(file: Path | None, count: int, size: int) -> np.ndarray:

@@ -7,6 +7,10 @@ class GalleryError(AndornotError):
     """A mistake in what was asked of a gallery."""
 
 
+class NeedsFolderError(GalleryError):
+    """What a gallery in Milvus alone cannot tell, and the one in its folder can."""
+
+
 class DamagedError(GalleryError):
     """A file of the gallery that does not hold what was written to it."""
 

@@ -36,7 +36,7 @@ from .indexing import Indexing, Summary
 from .layout import DATABASE, DERIVED, IDENTITY, StateToken, exists, state_token
 from .lock import HOLDER, LOCK, writing
 from .names import Named, Names, Resolved
-from .options import SEARCH_SCORES, SearchOptions, check_choice
+from .options import CENTRED, SEARCH_SCORES, SearchOptions, check_choice
 from .paths import StrPath, absolute, is_inside
 from .regions import Regions, StoredClasses, lacking_rows, read_all
 from .repairing import Repaired, repair
@@ -318,10 +318,10 @@ class Gallery:
             self._prepare_again()
         return summary
 
-    def prepare(self, score: str = "degrees") -> None:
+    def prepare(self, score: str = CENTRED) -> None:
         """Makes searches by a score as fast as the engine can.
 
-        `add`, `update` and `recalibrate` do so for degrees, and for whatever was prepared before.
+        `add`, `update` and `recalibrate` do so for centred ones, for degrees, and for whatever was prepared before.
         """
         check_choice("score", score, SEARCH_SCORES)
         with writing(self.folder):

@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -12,11 +12,12 @@ import numpy as np
 from torch import Tensor
 
 from ..data.cache import default_cache_folder
-from ..logic import Representation
+from ..logic import Formula, Representation
 from ..logic.formula import write_name
 from ..model import Model
 from ..words import Shown
 from .browsing import Browser, FeatureTable, Order
+from .conditions import ConditionSearch, Term, suits_nothing
 from .engines import Engine
 from .engines.milvus import SearchedMilvus
 from .engines.milvus_about import About
@@ -31,15 +32,15 @@ from .engines.milvus_records import (
     MilvusVectors,
     expression_of,
 )
-from .errors import GalleryError
+from .errors import GalleryError, NeedsFolderError
 from .filters import Selection, resolve
 from .gallery import Gallery
 from .name_index import NameIndex
-from .names import Names
-from .options import CENTRED, Where
+from .names import Names, Resolved
+from .options import CENTRED, SearchOptions, Where
 from .paths import label_of
 from .records import Entry, Origin, Picture, as_date
-from .searching import Reason, Searcher
+from .searching import Hit, Reason, Searcher
 from .vectors import Vectors
 from .word_index import NO_WORDS, WordIndex
 
@@ -154,7 +155,7 @@ class MilvusGallery(Gallery):
     def _defined_names(self) -> tuple[str, ...]:
         return ()
 
-    def prepare(self, score: str = "degrees") -> NoReturn:  # noqa: ARG002, D102
+    def prepare(self, score: str = CENTRED) -> NoReturn:  # noqa: ARG002, D102
         self._refuse("prepares scores")
 
     def derive(self) -> None:
@@ -178,8 +179,10 @@ class MilvusGallery(Gallery):
 class _Selection(Selection):
     """The pictures that pass a filter."""
 
+    snapshot: Any
+
     def __init__(self, records: MilvusRecords, where: Where | None) -> None:
-        self.where = where
+        self.where, self.snapshot = where, records
         self._records = records
         self._expression = "" if where is None else expression_of(resolve(where, records))
 
@@ -222,6 +225,20 @@ class _Engine(SearchedMilvus):
         return self._exact.search(queries, top, _Selection(records, selection.where))
 
 
+class _ConditionSearch(ConditionSearch):
+    """As any other, with fewer candidates: the components of each are fetched."""
+
+    exact_up_to = candidates = 2000
+
+    def _candidates(self, formula: Formula, terms: Sequence[Term], logic: str, selection: Selection) -> np.ndarray:
+        if len(selection) > MOST_AT_ONCE and suits_nothing(formula, logic):
+            raise NeedsFolderError(
+                f"{formula.text} is true of pictures that are like nothing in it, and Milvus lists no more than "
+                f"{MOST_AT_ONCE:,}: add what they should show, narrow the filter, or ask the gallery in its folder"
+            )
+        return super()._candidates(formula, terms, logic, selection)
+
+
 class _Searcher(Searcher):
     """As any other; vectors and records are asked for."""
 
@@ -254,11 +271,11 @@ class _Searcher(Searcher):
 
     def describe(self, thing: object) -> NoReturn:  # noqa: ARG002
         """Not to be had: words need what is kept beside the features."""
-        raise GalleryError(_WORDS)
+        raise NeedsFolderError(_WORDS)
 
     def words(self, beginning: str) -> NoReturn:  # noqa: ARG002
         """As `describe`."""
-        raise GalleryError(_WORDS)
+        raise NeedsFolderError(_WORDS)
 
     @cached_property
     def word_index(self) -> WordIndex:
@@ -273,23 +290,33 @@ class _Searcher(Searcher):
         return iter([()] * len(rows))
 
     def _own_engine(self, score: object, dimensions: int) -> NoReturn:  # noqa: ARG002
-        raise GalleryError("a score of your own compares with all pictures: ask the gallery in its folder")
+        raise NeedsFolderError("a score of your own compares with all pictures: ask the gallery in its folder")
 
-    def _search_condition(self, *_: Any) -> NoReturn:
-        raise GalleryError(
-            "conditions and words look at all pictures, which are in Milvus: ask the gallery in its folder, or write "
-            "a term, with & | ~ and pictures"
-        )
+    @property
+    def _conditions(self) -> ConditionSearch:
+        return _ConditionSearch(self.centred, self._engine(CENTRED)[1], self._everything)
+
+    def _search_condition(
+        self, query: Resolved, options: SearchOptions, selection: Selection, looked: Any
+    ) -> list[Hit]:
+        # The rows of `_Everything` are a sample; here all pictures are meant.
+        return super()._search_condition(query, options, self._select(selection.where), looked)
+
+    def _why_condition(self, *_: Any) -> NoReturn:
+        raise NeedsFolderError(_WHY)
+
+    def _kept(self, rows: np.ndarray, left_out: set[int], top: int) -> list[int]:
+        kept = super()._kept(rows, left_out, top)
+        self._records.entries(rows[kept].tolist())  # all at once, and not one by one
+        return kept
 
     def _nearest(self, queries: Any, wholes: Tensor, score: Any, top: int, selection: Selection) -> Any:
         if not isinstance(score, str):
             self._own_engine(score, 0)
-        found = super()._nearest(queries, wholes, score, top, selection)
-        self._records.entries(found[0].flatten().tolist())  # all at once, and not one by one
-        return found
+        return super()._nearest(queries, wholes, score, top, selection)
 
     def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:  # noqa: ARG002
-        raise GalleryError(_WHY)
+        raise NeedsFolderError(_WHY)
 
 
 class _Listing:
@@ -405,7 +432,7 @@ class _Browser(Browser):
 
     def degrees_of_feature(self, feature: int) -> NoReturn:  # noqa: ARG002
         """Not to be had: it is in all pictures."""
-        raise GalleryError("the degrees of a feature in all pictures are in Milvus: ask the gallery in its folder")
+        raise NeedsFolderError("the degrees of a feature in all pictures are in Milvus: ask the gallery in its folder")
 
     def _found(self, position: int) -> Entry:
         entry: Entry | None = self._records.entry(position)

@@ -183,7 +183,7 @@ class Names:
 
     def _meant(self, word: str) -> Named:
         if self._vocabulary is None:
-            raise WordError("there are no words here")
+            raise WordError("there are no words here: a search of the gallery in its folder knows them")
         return _word(self._vocabulary.meaning(word))
 
     def _defined(self, name: str, atom: Atom, formula: Formula) -> Formula:

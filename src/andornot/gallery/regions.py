@@ -15,7 +15,7 @@ from ..model import Model
 from ..ssl.backbones import windows_of
 from ..words import KeptClasses
 from .basis import DIMENSIONS, Basis
-from .beside import WHOLE, Beside, Kind
+from .beside import WHOLE, Beside, Kind, as_slice
 from .feature_store import Features
 from .reading import checked, read
 from .records import State
@@ -55,7 +55,11 @@ class _Rows:
 
     def has(self, rows: np.ndarray) -> np.ndarray:
         """Which rows `(n,)` are there, and as they were written."""
-        new = np.unique(rows[self._known[rows] < 0])
+        # A view where they follow each other: a large gallery is looked at as a whole.
+        known = self._known[rows if (following := as_slice(rows)) is None else following]
+        if (known >= 0).all():
+            return np.asarray(known > 0)
+        new = np.unique(rows[known < 0])
         ids = self._snapshot.ids_of_rows(new)
         used = new[ids > 0]
         crcs = self._snapshot.catalogue.features_crcs(ids[ids > 0])

@@ -209,10 +209,7 @@ class Searcher:
         formula, logic = query.formula, options.logic or "product"
         terms = self._asking(options).terms_of(query, looked.values, self._in_regions(looked))
         left_out = _own_ids(query, options)
-        search = ConditionSearch(
-            self.centred, self._engine(CENTRED)[1], self._everything, self._regions, self.word_truths
-        )
-        found = search.search(formula, terms, logic, options.top + len(left_out), selection)
+        found = self._conditions.search(formula, terms, logic, options.top + len(left_out), selection)
         kept = self._kept(found.rows, left_out, options.top)
         rows, truths = found.rows[kept], found.truths[kept]
         reasons = self._why_condition(query, rows, options, looked.values) if options.why else _no_reasons(0, rows)
@@ -227,6 +224,11 @@ class Searcher:
             for hit, is_weak, place in zip(hits, weak.tolist(), kept, strict=True)
             if hit.truth >= options.min_truth
         ]
+
+    @property
+    def _conditions(self) -> ConditionSearch:
+        engine = self._engine(CENTRED)[1]
+        return ConditionSearch(self.centred, engine, self._everything, self._regions, self.word_truths)
 
     def _in_regions(self, looked: _Looked) -> InRegions | None:
         """What terms are asked by in regions, if there are any: they have a head of their own."""

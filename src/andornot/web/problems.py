@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from ..data import BrokenImageError
 from ..gallery import GalleryError
-from ..gallery.errors import DamagedError
+from ..gallery.errors import DamagedError, NeedsFolderError
 from ..logic import FormulaError
 from ..model import ModelError
 from .problem_page import problem_page
@@ -103,6 +103,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(BrokenImageError)
     async def broken_picture(_: Request, error: BrokenImageError) -> JSONResponse:
         return answer(404, f"the picture cannot be read: {error.reason}")
+
+    @app.exception_handler(NeedsFolderError)
+    async def not_in_milvus(_: Request, error: NeedsFolderError) -> JSONResponse:
+        return answer(400, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def wrong_parameter(_: Request, error: RequestValidationError) -> JSONResponse:

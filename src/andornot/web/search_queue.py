@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..gallery import Gallery, GalleryError, Hit, SearchOptions
+from ..gallery.errors import NeedsFolderError
 from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError, Representation
 from .follower import Follower
@@ -136,7 +137,7 @@ class SearchQueue:
         found = _search(list(asked.values()), served.gallery, options, pictures)
         seconds = time.perf_counter() - begin
         for (place, resolved), hits in zip(asked.items(), found, strict=True):
-            if isinstance(hits, FormulaError):
+            if isinstance(hits, FormulaError | NeedsFolderError):
                 results[place] = hits
             else:
                 answer = SearchAnswer(
@@ -152,11 +153,11 @@ class SearchQueue:
 
 def _search(
     asked: list[Resolved], gallery: Gallery, options: SearchOptions, pictures: Mapping[str, Representation]
-) -> list[list[Hit] | FormulaError]:
+) -> list[list[Hit] | FormulaError | NeedsFolderError]:
     """The hits of each query, or its error."""
     try:
         return list(gallery.search(asked, options=options, pictures=pictures))
-    except FormulaError as error:
+    except (FormulaError, NeedsFolderError) as error:
         if len(asked) == 1:
             return [error]
         return [result for one in asked for result in _search([one], gallery, options, pictures)]

@@ -1,5 +1,6 @@
 """Compares a query with every picture, some at a time, so that memory does not grow with the gallery."""
 
+import math
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,11 @@ class Best:
     def __init__(self, queries: int, top: int) -> None:
         self.rows, self.scores = np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32)
         self._top = top
+
+    @property
+    def last(self) -> float:
+        """The score of one query that a row must reach to be among its best."""
+        return float(self.scores[0, -1]) if self.scores.shape[1] == self._top else -math.inf
 
     def add(self, rows: np.ndarray, scores: Tensor) -> None:
         """Looks at more rows `(n,)`, which ascend, with their scores `(Q, n)`."""

@@ -32,6 +32,9 @@ MOST_AT_ONCE: Final = 16_384
 _IN_ONE_QUERY: Final = 256
 _SUGGESTED_FROM: Final = 2_000
 _KEPT: Final = 1_024
+# Components are small: more of them are fetched at once, and kept.
+_CODES_AT_ONCE: Final = 4096
+_CODES_KEPT: Final = 2**16
 # Of an entry.
 _FIELDS: Final = ("id", "path", "size", "mtime_ns", "digest", "taken", "by_camera", "features_crc")
 
@@ -158,11 +161,11 @@ class MilvusRecords:
         found = self._query(expression or "id > 0", ["count(*)"], None)
         return int(found[0]["count(*)"])
 
-    def fields(self, ids: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
+    def fields(self, ids: Sequence[int], names: Sequence[str], at_once: int = _IN_ONE_QUERY) -> list[dict[str, Any]]:
         """Some fields of those of some pictures that there are, in no order."""
         found: list[dict[str, Any]] = []
-        for start in range(0, len(ids), _IN_ONE_QUERY):
-            part = [*map(int, ids[start : start + _IN_ONE_QUERY])]
+        for start in range(0, len(ids), at_once):
+            part = [*map(int, ids[start : start + at_once])]
             found += self._query(f"id in {part}", ["id", *names], len(part))
         return found
 
@@ -233,6 +236,7 @@ class MilvusCentred:
     def __init__(self, server: Connection, collection: str, facts: Facts, model: Model) -> None:
         self._server, self._collection, self._facts = server, f"{collection}_{CENTRED}", facts
         self._model = model
+        self._known: dict[int, np.ndarray] = {}
 
     @cached_property
     def components(self) -> Components:
@@ -252,12 +256,19 @@ class MilvusCentred:
         return np.array(self._facts.values["sample"], np.int64)
 
     def codes(self, rows: np.ndarray) -> Tensor:
-        """The components of some ids, `(n, dimensions)` int8; those of the sample are at hand."""
+        """The components of some ids, `(n, dimensions)` int8; those of the sample, and the last ones, are at hand."""
         if np.array_equal(rows, self.sample):
             return self._sampled
-        found = {one["id"]: one["vector"] for one in self._records.fields(rows.tolist(), ["vector"])}
-        vectors = np.array([_there(found.get(one), one) for one in rows.tolist()], np.float32)
-        return to_bytes(torch.from_numpy(vectors.reshape(len(rows), self.dimensions)))
+        ids = rows.tolist()
+        codes = {one: code for one in ids if (code := self._known.get(one)) is not None}
+        missing = [one for one in ids if one not in codes]
+        if missing:
+            found = {one["id"]: one["vector"] for one in self._records.fields(missing, ["vector"], _CODES_AT_ONCE)}
+            vectors = np.array([_there(found.get(one), one) for one in missing], np.float32)
+            codes.update(zip(missing, to_bytes(torch.from_numpy(vectors)).numpy(), strict=True))
+            # Another one, and not cleared: several may search at the same time.
+            self._known = codes if len(self._known) > _CODES_KEPT else self._known | codes
+        return torch.from_numpy(np.array([codes[one] for one in ids], np.int8).reshape(len(rows), self.dimensions))
 
     def codes_of(self, rows: np.ndarray) -> Tensor:
         """The same of a few ids in any order."""
