@@ -8,11 +8,12 @@ import * as query from "./query.js";
 import { WORDS } from "./words.js";
 
 /** Keys on a picture, and the trays they add to. */
-const KEYS = { Enter: "with", w: "with", c: "common", n: "without" };
+const KEYS = { Enter: "all", m: "all", n: "none" };
 
 /** Adds a picture to a tray, and says so. */
 export function addTo(tray, picture) {
-  query.add(query.asItem(picture), tray);
+  if (tray === "all") query.click(picture);
+  else query.add(query.asItem(picture), tray);
   announce(`${picture.name} added to ${WORDS[tray].title}`);
 }
 
@@ -59,10 +60,10 @@ export function liveTiles(host) {
     return tile?.picture ? tile : null;
   };
   const buttons = [
-    ...["with", "common", "without"].map((tray) =>
+    ...["all", "any", "none"].map((tray) =>
       h(
         "button",
-        { type: "button", title: WORDS[tray].action, "aria-label": WORDS[tray].action, "data-tray": tray },
+        { type: "button", title: WORDS[tray].title, "aria-label": WORDS[tray].title, "data-tray": tray },
         icon(tray),
         h("span", {}, WORDS[tray].short),
       ),
@@ -95,7 +96,7 @@ export function liveTiles(host) {
     const button = event.target.closest("button");
     if (button?.dataset.tray) addTo(button.dataset.tray, tile.picture);
     else if (button) go({ picture: String(tile.picture.id) });
-    else if (wasOffered) addTo("with", tile.picture);
+    else if (wasOffered) addTo("all", tile.picture);
     else offerOn(tile);
   });
   host.addEventListener("keydown", (event) => {
