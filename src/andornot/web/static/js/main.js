@@ -2,7 +2,8 @@
 
 import { followLinks } from "./address.js";
 import { startCloser } from "./closer.js";
-import { byId } from "./dom.js";
+import { byId, keepIcons } from "./dom.js";
+import { startFilters } from "./filters.js";
 import { changed, watchGallery } from "./gallery.js";
 import { startKeys } from "./keys.js";
 import { startMenu } from "./menu.js";
@@ -16,11 +17,13 @@ import { startTrays } from "./trays.js";
 import { startUploads } from "./uploads.js";
 import { startViews } from "./views.js";
 
+keepIcons();
 startTheme();
 startNotices();
 startMenu();
 startKeys();
 startOptions();
+startFilters();
 
 changed.on(({ name }) => {
   byId("gallery-name").textContent = name;

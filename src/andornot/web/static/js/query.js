@@ -179,3 +179,17 @@ export const size = () => picturesOf(group).length;
 
 /** Whether nothing is asked. */
 export const isBlank = () => isEmpty(group) && !text.trim();
+
+// --- until the three trays "all", "any", "none" are here ---------------------------------------------------------
+
+/** What a plain click on a picture does. */
+export const click = (picture) => add(asItem(picture), "with");
+
+/** One more example of what is looked for. */
+export const moreLikeThis = (picture) => add(asItem(picture), "with");
+
+/** An example of what is not looked for. */
+export const notThis = (picture) => add(asItem(picture), "without");
+
+/** A word into the query. */
+export const addWord = (word) => add({ kind: "picture", term: word, file: word, id: null, upload: null }, "with");
