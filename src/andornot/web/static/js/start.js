@@ -7,8 +7,8 @@ import { changed, gallery, thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { count } from "./words.js";
 
-/** So many words are shown at first; the rest on request. */
-const FIRST = 40;
+/** So many words are shown at first, fewer where there is little place; the rest on request. */
+const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 40;
 const MOST = 200;
 const THUMBNAILS = 4;
 /** Words are counted in the background: until that is done, ask again. */

@@ -89,7 +89,7 @@ export function liveTiles(host) {
     OFFERS.map(({ name, words, drawing }) =>
       h(
         "button",
-        { type: "button", class: name, title: words, "aria-label": words, "data-offer": name },
+        { type: "button", title: words, "aria-label": words, "data-offer": name },
         icon(drawing),
         name !== "closer" && h("span", {}, words),
       ),
