@@ -1,5 +1,6 @@
 """A real browser: headless Chromium, driven by selenium."""
 
+import json
 import os
 import shutil
 import time
@@ -205,3 +206,11 @@ class Page:
             return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         except WebDriverException:
             return []
+
+
+def check(page: Page, *expected: str) -> None:
+    """No console error but the browser's own note of what is expected, and no request to elsewhere."""
+    assert [error for error in page.errors() if not any(text in error for text in expected)] == []
+    events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))] == []

@@ -1,8 +1,6 @@
 """The page in a real browser, on a real server, with a gallery of drawn scenes."""
 
 import itertools
-import json
-import os
 import random
 import shutil
 import time
@@ -11,16 +9,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
 import pytest
 import torch
-from browser import NARROW, WIDE, Page
+from browser import NARROW, WIDE, Page, check
 from selenium.webdriver.common.keys import Keys
 from selenium_axe_python import Axe
-from serving import command, served
+from serving import address_of, command, served
 
 from andornot.data import open_images
-from andornot.demo import write_scenes
 from andornot.gallery import Gallery
 from andornot.logic import Formula, Representation
 
@@ -33,75 +29,6 @@ def opened(gallery: Gallery, screenshots: Path, *options: object) -> Iterator[Pa
     with served(gallery) as client, closing(Page(address_of(client), screenshots, *options)) as page:
         page.go()
         yield page
-
-
-def address_of(client: httpx.Client) -> str:
-    return str(client.base_url).rstrip("/")
-
-
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory) -> Path:
-    """Pictures in two folders: one with a name that needs quotes, two with the same name."""
-    folder = tmp_path_factory.mktemp("pictures")
-    write_scenes(open_images("scenes:?count=60"), folder / "drawn")
-    write_scenes(open_images("scenes:?count=4&seed=1"), folder / "more")
-    for file, name in zip(
-        sorted((folder / "more").iterdir()), ("a cow.jpg", "b.jpg", "same.jpg", "z.jpg"), strict=True
-    ):
-        file.rename(file.with_name(name))
-    (folder / "more" / "z.jpg").rename(folder / "drawn" / "same.jpg")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def gallery(tmp_path_factory, scenes) -> Gallery:
-    gallery = Gallery.create(tmp_path_factory.mktemp("galleries") / "scenes")
-    gallery.add(scenes, progress=False)
-    return gallery
-
-
-@pytest.fixture(scope="module")
-def address(gallery) -> Iterator[str]:
-    with served(gallery) as client:
-        yield address_of(client)
-
-
-@pytest.fixture(scope="module")
-def screenshots(tmp_path_factory) -> Path:
-    kept = os.environ.get("ANDORNOT_SCREENSHOTS")
-    return Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
-
-
-@pytest.fixture(scope="module")
-def window(address, screenshots) -> Iterator[Page]:
-    """One browser for all tests that want a wide window."""
-    with closing(Page(address, screenshots)) as page:
-        yield page
-
-
-@pytest.fixture
-def page(window) -> Iterator[Page]:
-    """The first view. After the test nothing may have gone wrong, and nothing have left the machine."""
-    window.go()
-    yield window
-    check(window)
-    window.run("localStorage.clear()")
-
-
-@pytest.fixture
-def phone(address, screenshots) -> Iterator[Page]:
-    with closing(Page(address, screenshots, NARROW, touch=True)) as page:
-        page.go()
-        yield page
-        check(page)
-
-
-def check(page: Page, *expected: str) -> None:
-    """No console error but the browser's own note of what is expected, and no request to elsewhere."""
-    assert [error for error in page.errors() if not any(text in error for text in expected)] == []
-    events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
-    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))] == []
 
 
 def found(gallery: Gallery, formula: str, top: int = 4, **options: object) -> list[str]:

@@ -3,17 +3,19 @@
 import { go } from "./address.js";
 import { ask } from "./api.js";
 import { takePhoto } from "./camera.js";
+import { isRoom } from "./choosing.js";
 import { announce, byId } from "./dom.js";
 import { dropOn } from "./drag.js";
 import { tell } from "./notices.js";
 import * as query from "./query.js";
 
-/** Uploads pictures and adds each to a tray, one after the other. */
-export async function addFiles(files, tray = "", into = undefined) {
+/** Uploads pictures and adds each to a tray, one after the other; without a tray, as if they were clicked. */
+export async function addFiles(files, tray, group) {
   // Browsers do not know all that the server does, such as RAW: it decides about files of which they say nothing.
   const pictures = files.filter(({ type }) => !type || type.startsWith("image/"));
-  if (!pictures.length) tell("That is not a picture.");
+  if (files.length && !pictures.length) tell("That is not a picture.");
   for (const file of pictures) {
+    if (!isRoom()) return;
     announce(`Reading ${file.name || "the picture"}`);
     document.body.classList.add("is-uploading");
     try {
@@ -28,7 +30,7 @@ export async function addFiles(files, tray = "", into = undefined) {
       );
       const name = file.name || "pasted picture";
       const picture = { upload, term, name };
-      if (tray) query.add(query.asItem(picture), tray, into);
+      if (tray) query.add(query.asItem(picture), tray, group);
       else query.click(picture);
       announce(`${name} added to the query`);
       if (query.size() === 1) go({ view: "pictures", all: "" });
