@@ -19,6 +19,17 @@ def undo_by_key(page: Page) -> None:
     page.actions().key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL).perform()
 
 
+def in_view(page: Page, selector: str) -> None:
+    page.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", selector)
+
+
+def first_of(phone: Page, count: int) -> list[str]:
+    """The names of the first pictures, which are below the start on a narrow screen."""
+    phone.wait(lambda: phone.all("#main .grid"))
+    phone.run("document.querySelector('#main .grid').scrollIntoView()")
+    return phone.first(count)
+
+
 def everything(page: Page, text: str) -> list[str]:
     """Asks for a text; the names of the first pictures of the gallery, to add."""
     page.type_formula(text)
@@ -30,7 +41,7 @@ def everything(page: Page, text: str) -> list[str]:
 # --- pictures that are clicked ---------------------------------------------------------------------------------------
 
 
-def test_a_second_picture_is_an_example_of_the_same_thing_and_asks_once(page, gallery):
+def test_a_second_picture_is_an_example_of_the_same_thing_and_asks_once(page):
     a, b, c = everything(page, "1")[1:4]
     page.button("Clear").click()
     page.tile(a).click()
@@ -63,15 +74,15 @@ def test_both_together_makes_each_count_and_is_remembered(page):
 
 
 def test_a_finger_is_asked_too(phone):
-    a, b = phone.first(2)
+    a, b = first_of(phone, 2)
     for name in (a, b):
-        phone.run("scrollTo(0, 0)")
-        phone.tap(phone.tile(name))
+        in_view(phone, f'#main .tile[title="{name}"]')
+        phone.tap(phone.tile(name))  # shows what there is to choose
         phone.tap(phone.tile(name))
         phone.wait(lambda name=name: name in phone.formula)
         if name == a:
             phone.tap(phone.button("All pictures"))
-            phone.first(2)
+            first_of(phone, 2)
     phone.look("question-narrow")
     phone.tap(phone.button("Both together"))
     phone.wait_formula(f"{a} and {b}")
@@ -150,7 +161,7 @@ def test_a_picture_dropped_on_another_is_blended_with_it(page, gallery):
 
 
 def test_blends_and_examples_are_made_and_taken_apart_by_the_menu(phone):
-    a, b = phone.first(2)
+    a, b = first_of(phone, 2)
     phone.type_formula(f"{a} and {b}")
     phone.wait_trays(all=[a, b])
     phone.tap(phone.one("#unfold"))
@@ -309,7 +320,7 @@ def test_a_box_is_moved_and_sized_by_key_and_by_number(page):
 
 
 def test_a_box_is_drawn_by_finger(phone):
-    [name] = phone.first(1)
+    [name] = first_of(phone, 1)
     phone.type_formula(name)
     phone.wait_trays(all=[name])
     phone.tap(phone.one("#unfold"))
