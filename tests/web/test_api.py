@@ -368,6 +368,31 @@ def test_a_formula_is_told_as_a_tree_with_every_mention(client):
     ]
 
 
+def test_a_mention_says_what_it_is_and_which_part_is_meant(client):
+    told = get(client, "formula", formula="1[0, 0.25, 0.5, 1] | cat-2.png[15, 0, 60, 10] | 3")["names"]
+    assert [name["kind"] for name in told] == ["picture"] * 3
+    assert [name["crop"] for name in told] == [[0, 0.25, 0.5, 1], [0.25, 0, 1, 0.25], None]
+
+
+def test_a_part_of_an_upload_is_looked_for(client, tmp_path):
+    whole = picture(300)
+    whole.save(tmp_path / "whole.png")
+    whole.crop((0, 0, 30, 40)).save(tmp_path / "left.png")
+    sent = [
+        client.post(
+            "/api/uploads", content=(tmp_path / name).read_bytes(), headers={"Content-Type": "image/png"}
+        ).json()
+        for name in ("whole.png", "left.png")
+    ]
+    crop, left = f"{sent[0]['upload']}[0, 0, 0.5, 1]", sent[1]["upload"]
+    [name] = get(client, "formula", formula=crop)["names"]
+    assert (name["kind"], name["upload"], name["crop"]) == ("upload", sent[0]["upload"], [0, 0, 0.5, 1])
+    [pixels] = get(client, "formula", formula=f"{sent[0]['upload']}[0, 0, 30, 40]")["names"]
+    assert pixels["crop"] == [0, 0, 0.5, 1]
+    found, expected = (get(client, "search", formula=text, top=5)["hits"] for text in (crop, left))
+    assert [hit["id"] for hit in found] == [hit["id"] for hit in expected]
+
+
 def test_the_deepest_formula_is_told(client):
     text = "~(" * 99 + " & ".join(["1"] * 64) + ")" * 99
     assert len(get(client, "formula", formula=text)["names"]) == 64
@@ -472,6 +497,8 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
         "upload": name,
         "version": "",
         "file": name,
+        "kind": "upload",
+        "crop": None,
     }
     assert get(client, "compare", a=name, b="3")["a"]["upload"] == name
     thumbnail = client.get(f"/api/uploads/{name}/thumbnail")
@@ -733,6 +760,7 @@ def test_a_condition_is_explained_and_searched(client, gallery):
     assert (told["tree"]["op"], first["id"], without["op"]) == ("and", 1, "not")
     assert (without["item"]["op"], without["item"]["weight"]) == ("weight", 2)
     assert [item["op"] for item in without["item"]["item"]["items"]] == ["name", "like"]
+    assert [told["tree"]["level"], without["level"], without["item"]["item"]["level"]] == ["condition"] * 2 + ["term"]
     assert not get(client, "formula", formula="1 & 2")["is_condition"]
     found = get(client, "search", formula="1 and not 2", top=5)
     expected = gallery.search("1 and not 2", top=5)

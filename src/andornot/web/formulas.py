@@ -6,10 +6,21 @@ from typing import Final
 from ..errors import printable
 from ..gallery.browsing import Browser
 from ..gallery.names import Resolved, key_of
-from ..logic import Formula, FormulaError
+from ..logic import Crop, Formula, FormulaError
 from ..logic import program as p
-from .presenters import find, tell_name
-from .schemas import AtLeastNode, FormulaAnswer, FormulaName, LikeNode, ListNode, NameNode, Node, NotNode, WeightNode
+from .presenters import find, size_of, tell_name
+from .schemas import (
+    AtLeastNode,
+    FormulaAnswer,
+    FormulaName,
+    Level,
+    LikeNode,
+    ListNode,
+    NameNode,
+    Node,
+    NotNode,
+    WeightNode,
+)
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -34,14 +45,31 @@ def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
     told = []
     for name, start, end, atom in resolved.asked.mentions:
         thing, shown = resolved.named.get(key_of(atom)), printable(name)
-        upload = None if thing is None or thing.kind == "word" else shown
-        mention = FormulaName(name=shown, start=start, end=end, id=None, upload=upload, version="", file=shown)
-        if thing is not None and thing.id is not None:
+        mention = FormulaName(
+            name=shown, start=start, end=end, id=None, upload=None, version="", file=shown, kind="definition", crop=None
+        )
+        if thing is not None and thing.kind == "word":
+            mention.kind = "word"
+        elif thing is not None and thing.id is None:
+            mention.kind, mention.upload = "upload", shown
+        elif thing is not None and thing.id is not None:
             picture = tell_name(browser, find(browser, thing.id))
-            mention.id, mention.upload = picture.id, None
+            mention.kind, mention.id = "picture", picture.id
             mention.version, mention.file = picture.version, picture.name
+        if thing is not None and thing.crop is not None:
+            mention.crop = _fractions(thing.crop, thing.path)
         told.append(mention)
     return told
+
+
+def _fractions(crop: Crop, path: str) -> list[float] | None:
+    """A crop as fractions of its picture; None where it is in pixels, and nobody knows of how many."""
+    if not crop.in_pixels:
+        return list(crop)
+    width, height = size_of(path)
+    if width is None or height is None:
+        return None
+    return [min(1.0, edge / side) for edge, side in zip(crop, (width, height, width, height), strict=True)]
 
 
 def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
@@ -59,24 +87,24 @@ def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
 def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
     """The tree of a formula, that of its condition with those of its terms; the leaves are in the order of the text."""
 
-    def grow(program: p.Program, index: int) -> Node:
+    def grow(program: p.Program, index: int, level: Level) -> Node:
         node = program[index]
         match node.op:
             case p.NAME:
                 return NameNode(**next(mentions).model_dump())
             case p.TERM:
                 term = formula.terms[int(node.value)].program
-                return grow(term, len(term) - 1)
+                return grow(term, len(term) - 1, "term")
             case p.NOT:
-                return NotNode(item=grow(program, node.args[0]))
+                return NotNode(item=grow(program, node.args[0], level), level=level)
             case p.WEIGHT:
-                return WeightNode(weight=float(node.value), item=grow(program, node.args[0]))
+                return WeightNode(weight=float(node.value), item=grow(program, node.args[0], level))
             case p.AT_LEAST:
-                return AtLeastNode(k=int(node.value), items=[grow(program, arg) for arg in node.args])
+                return AtLeastNode(k=int(node.value), items=[grow(program, arg, level) for arg in node.args])
             case p.LIKE:
-                return LikeNode(items=[grow(program, arg) for arg in node.args])
+                return LikeNode(items=[grow(program, arg, level) for arg in node.args])
             case p.MINUS:
-                return ListNode(op="minus", items=[grow(program, arg) for arg in node.args])
+                return ListNode(op="minus", items=[grow(program, arg, level) for arg in node.args], level=level)
         # a | b | c is read as (a | b) | c, and told as one list of three.
         first, last = node.args
         operands = [last]
@@ -84,7 +112,9 @@ def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
             first, last = program[first].args
             operands.append(last)
         return ListNode(
-            op="or" if node.op == p.OR else "and", items=[grow(program, arg) for arg in (first, *operands[::-1])]
+            op="or" if node.op == p.OR else "and",
+            items=[grow(program, arg, level) for arg in (first, *operands[::-1])],
+            level=level,
         )
 
-    return grow(formula.condition, len(formula.condition) - 1)
+    return grow(formula.condition, len(formula.condition) - 1, "condition")

@@ -60,7 +60,7 @@ def tell_picture(browser: Browser, identity: int, is_owner: bool) -> schemas.Pic
     position = find(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
     strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
-    width, height = _size(browser.path(position))
+    width, height = size_of(browser.path(position))
     return schemas.PictureAnswer(
         **_picture(browser, position).model_dump(),
         path=tell_path(browser.path(position)) if is_owner else None,
@@ -194,7 +194,8 @@ def _time(browser: Browser, position: int) -> str:
     return browser.taken(position).isoformat()
 
 
-def _size(path: str) -> tuple[int, int] | tuple[None, None]:
+def size_of(path: str) -> tuple[int, int] | tuple[None, None]:
+    """Width and height of the picture in a file; None and None if it cannot be read."""
     try:
         return measure(path)
     except BrokenImageError:

@@ -109,7 +109,11 @@ class PictureAnswer(Picture):
 
 
 class FormulaName(BaseModel):
-    """A mention of a picture in a formula: `id` for one of the gallery, `upload` for an uploaded one."""
+    """A mention of a picture, a word or a defined name in a formula, from the character `start` up to `end`.
+
+    A picture of the gallery has its `id`, an uploaded one its `upload`. `crop` is the part of it that is meant, as
+    fractions: left, top, right, bottom.
+    """
 
     name: str
     start: int
@@ -118,10 +122,16 @@ class FormulaName(BaseModel):
     upload: str | None
     version: str
     file: str
+    kind: Literal["picture", "upload", "word", "definition"]
+    crop: list[float] | None = Field(min_length=4, max_length=4)
+
+
+# "and", "or" and "not" join conditions, "&", "|", "-" and "~" pictures: the tree calls both and, or, not, minus.
+Level = Annotated[Literal["condition", "term"], Field(description="what is joined")]
 
 
 class NameNode(FormulaName):
-    """A picture, as a leaf of the tree of a formula."""
+    """A picture, a word or a defined name, as a leaf of the tree of a formula."""
 
     op: Literal["name"] = "name"
 
@@ -130,6 +140,7 @@ class NotNode(BaseModel):
     """The opposite of `item`."""
 
     op: Literal["not"] = "not"
+    level: Level
     item: "Node"
 
 
@@ -137,6 +148,7 @@ class ListNode(BaseModel):
     """OR or AND of all items, or the first item without the second."""
 
     op: Literal["or", "and", "minus"]
+    level: Level
     items: list["Node"]
 
 

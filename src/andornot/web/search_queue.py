@@ -128,7 +128,7 @@ class SearchQueue:
         results: dict[int, Found | Exception] = {}
         for place, formula in enumerate(formulas):
             try:
-                asked[place] = served.gallery.resolve(formula, pictures)
+                asked[place] = self._uploads.located(served.gallery.resolve(formula, pictures))
             except FormulaError as error:
                 results[place] = error
         begin = time.perf_counter()

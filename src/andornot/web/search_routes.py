@@ -70,7 +70,8 @@ async def download(services: ServicesDep, owner: Owner, downloaded: Annotated[Do
 
 def _explain(text: str, served: Served, services: Services) -> schemas.FormulaAnswer:
     formula = read(text)
-    return explain(served.gallery.resolve(formula, services.uploads.known(formula.names)), served.browser)
+    resolved = served.gallery.resolve(formula, services.uploads.known(formula.names))
+    return explain(services.uploads.located(resolved), served.browser)
 
 
 async def _streamed(parts: Iterator[bytes], services: Services) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from PIL import Image
 from ..data import BrokenImageError, decode
 from ..data.decoding import measure
 from ..data.memory import TooLargeError
+from ..gallery.names import Resolved
 from ..logic import FormulaError, Representation
 from .follower import Served
 from .problems import RequestError
@@ -109,6 +110,15 @@ class Uploads:
                     upload.encoded = {model_id: served.gallery.represent([upload.file])[0]}
                 represented[name] = upload.encoded[model_id]
         return represented
+
+    def located(self, resolved: Resolved) -> Resolved:
+        """The formula, in which crops of uploads know their files, out of which they are cut."""
+        crops = {key: thing for key, thing in resolved.named.items() if thing.kind == "crop" and thing.id is None}
+        if not crops:
+            return resolved
+        files = {name: str(upload.file) for name, upload in self.known(thing.path for thing in crops.values()).items()}
+        cut = {key: thing._replace(path=files.get(thing.path, thing.path)) for key, thing in crops.items()}
+        return replace(resolved, named=resolved.named | cut)
 
     def tidy(self) -> None:
         """Drops what was not used for an hour, and the longest unused where there are too many."""

@@ -1,31 +1,9 @@
 /** The words of the page: one thing has one name everywhere. */
 
 export const WORDS = {
-  all: { title: "All of these" },
-  any: { title: "Any of these" },
-  none: { title: "None of these" },
-  with: {
-    title: "With",
-    short: "with",
-    sign: "or",
-    action: "Add to “with”",
-    hint: "Pictures whose features are put together",
-  },
-  common: {
-    title: "In common",
-    short: "common",
-    sign: "and",
-    action: "Add to “in common”",
-    hint: "Only what these share",
-  },
-  without: {
-    title: "Without",
-    short: "without",
-    sign: "not",
-    action: "Add to “without”",
-    hint: "What these show is taken away",
-  },
-  items: { title: "At least", short: "at least", sign: "at_least", action: "Add", hint: "What several of these show" },
+  all: { title: "All of these", short: "all", hint: "What a picture has to show" },
+  any: { title: "Any of these", short: "any", hint: "One of them is enough" },
+  none: { title: "None of these", short: "none", hint: "What a picture must not show" },
 };
 
 export const SCORES = {
