@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ import torch
 from ..logic import Representation
 from ..logic.formula import write_name
 from .filters import mask
+from .folder_tree import FolderTree
+from .name_index import NameIndex
 from .options import Where
 from .paths import label_of
 from .records import Entry, Origin, Picture, as_date
@@ -27,6 +30,8 @@ _SHOWN_BY: Final = 4
 _BLOCK: Final = 8192
 _FILTERS_KEPT: Final = 4
 _ENTRIES_KEPT: Final = 1024
+# Of a larger gallery the names of so many pictures are completed.
+_NAMES: Final = 1_000_000
 
 
 class FeatureTable(NamedTuple):
@@ -124,6 +129,20 @@ class Browser:
         for folder, count in self._snapshot.folder_counts.items():
             counts[os.path.basename(folder)] += count  # noqa: PTH119
         return dict(sorted(counts.items()))
+
+    @cached_property
+    def folders(self) -> FolderTree:
+        """The folders of its pictures."""
+        return FolderTree(self._snapshot.folder_counts, self._snapshot.folders)
+
+    @cached_property
+    def name_index(self) -> NameIndex:
+        """The names of its files, by position."""
+        return NameIndex([os.path.basename(path) for path in islice(self._snapshot.paths, _NAMES)])  # noqa: PTH119
+
+    def has_called(self, name: str) -> bool:
+        """Whether a file has that name."""
+        return any(self._snapshot.called(name))
 
     @cached_property
     def period(self) -> tuple[datetime, datetime] | None:

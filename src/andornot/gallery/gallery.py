@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from .repairing import Repaired, repair
 from .scope import look_through
 from .searching import Query, Searcher
 from .vectors import Sources
+from .word_index import WordIndex
 from .writer import MODEL_NAME, Writer, free_model_name, open_writer
 
 # What is searched for: a formula, the path or the id of a picture, a representation.
@@ -412,6 +413,15 @@ class Gallery:
         """The words that begin so, with how many pictures show each: those that most show first."""
         return self._searching.words(beginning)
 
+    @property
+    def word_index(self) -> WordIndex:
+        """The words that can be asked for, if there are any, and those that tell most of this gallery."""
+        return self._searching.word_index
+
+    def tags(self, identity: int) -> list[Shown]:
+        """What a picture shows, in few words, by what is kept of it: none where nothing is, or nothing is likely."""
+        return self._searching.tags(identity)
+
     def _one(self, picture: StrPath | int) -> Named:
         name = os.fspath(picture) if isinstance(picture, os.PathLike) else str(picture)
         return next(iter(self.named(f"picture:{write_name(name)}").values()))
@@ -487,6 +497,10 @@ class Gallery:
         """The representations `(n, N, M)` of pictures by id, path or file name, or of picture files elsewhere."""
         formulas = [Formula(write_name(name if isinstance(name, str) else str(name))) for name in names]
         return self._searching.represent([thing for one in formulas for thing in self.named(one).values()])
+
+    def near_copies(self, ids: Sequence[int]) -> list[int | None]:
+        """For each picture of a list the first earlier one that it nearly equals; None for most."""
+        return self._searching.near_copies(ids)
 
     def browse(self) -> Browser:
         """The gallery as it is in this snapshot, to look around in; a later `refresh` does not change it."""

@@ -15,6 +15,7 @@ from ..data.cache import default_cache_folder
 from ..logic import Representation
 from ..logic.formula import write_name
 from ..model import Model
+from ..words import Shown
 from .browsing import Browser, FeatureTable, Order
 from .engines import Engine
 from .engines.milvus import SearchedMilvus
@@ -33,12 +34,14 @@ from .engines.milvus_records import (
 from .errors import GalleryError
 from .filters import Selection, resolve
 from .gallery import Gallery
+from .name_index import NameIndex
 from .names import Names
 from .options import CENTRED, Where
 from .paths import label_of
 from .records import Entry, Origin, Picture, as_date
 from .searching import Reason, Searcher
 from .vectors import Vectors
+from .word_index import NO_WORDS, WordIndex
 
 _WORDS: Final = "words need what is kept beside the features, in the gallery's folder: ask the gallery there"
 _WHY: Final = "why looks at all pictures, which are in Milvus: ask the gallery in its folder"
@@ -253,6 +256,15 @@ class _Searcher(Searcher):
         """As `describe`."""
         raise GalleryError(_WORDS)
 
+    @cached_property
+    def word_index(self) -> WordIndex:
+        """None are known."""
+        return NO_WORDS
+
+    def tags(self, identity: int) -> list[Shown]:  # noqa: ARG002
+        """None."""
+        return []
+
     def _words_of(self, rows: np.ndarray) -> Iterator[tuple[str, ...]]:
         return iter([()] * len(rows))
 
@@ -359,6 +371,11 @@ class _Browser(Browser):
     def taken_from(self, position: int) -> Origin:
         """As `Browser.taken_from`."""
         return self._found(position).taken_from
+
+    @cached_property
+    def name_index(self) -> NameIndex:
+        """Empty: there may be any number."""
+        return NameIndex([])
 
     @cached_property
     def period(self) -> tuple[datetime, datetime] | None:

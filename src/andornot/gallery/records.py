@@ -158,6 +158,9 @@ class Records(Protocol):
     def ids_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """For each row the id of its picture; 0 for one that belongs to none."""
 
+    def rows_of(self, ids: np.ndarray) -> np.ndarray:
+        """The rows of pictures by their ids, without those that there are not."""
+
     def entry(self, identity: int) -> Entry | None:
         """All that is known of a picture; None if there is no such picture."""
 

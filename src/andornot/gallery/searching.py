@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from ..logic.distance import SCORES, Distance, Score
 from ..words import Noun, Shown, describe_pictures
 from ..words.errors import shortened
 from ..words.looking import nouns_of
+from ..words.telling import telling_nouns
 from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
 from .centred import Centred, CentredVectors, evenly
@@ -35,8 +37,10 @@ from .options import CENTRED, SearchOptions, Where
 from .postings import Evidence
 from .records import Entry, Origin, Picture, Records
 from .regions import Regions
+from .stacking import stacked_on
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 from .vocabulary import Vocabulary
+from .word_index import NO_WORDS, WordCount, WordIndex
 from .word_truths import WordTruths, nouns_in
 
 Query = Resolved | Representation
@@ -422,6 +426,26 @@ class Searcher:
         counts = self.word_truths.counts
         found = {word: counts[noun.synset] for word, noun in meanings.items() if isinstance(noun, Noun)}
         return dict(sorted(found.items(), key=lambda word: -word[1]))
+
+    @cached_property
+    def word_index(self) -> WordIndex:
+        """All words with counts, and which of them tell most."""
+        if not self.vocabulary.is_ready:
+            return NO_WORDS
+        counts = self.word_truths.counts
+        telling = [] if self.vocabulary.takes_any_phrase else telling_nouns(counts)
+        return WordIndex(self.words(""), [WordCount(noun.word, counts[noun]) for noun in telling])
+
+    def tags(self, identity: int) -> list[Shown]:
+        """What a picture shows, by what is kept of it."""
+        return self.word_truths.describe(np.array([self._entry(identity).picture.row]))[0]
+
+    def near_copies(self, ids: Sequence[int]) -> list[int | None]:
+        """For each picture the first earlier one of the list that it nearly equals."""
+        if not ids:
+            return []
+        places = stacked_on(self.centred.codes_of(self._records.rows_of(np.array(ids))))
+        return [None if place is None else ids[place] for place in places]
 
     def _represent_word(self, word: Named) -> Representation:
         """What a word is in a term: the mean of the pictures that show it best."""

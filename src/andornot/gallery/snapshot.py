@@ -126,6 +126,10 @@ class Snapshot:
         """For each row the id of its picture; 0 for one that belongs to none."""
         return np.asarray(self.id_of_row[rows])
 
+    def rows_of(self, ids: np.ndarray) -> np.ndarray:
+        """The rows of pictures by their ids, without those that there are not."""
+        return self.catalogue.rows_of(ids)
+
     @cached_property
     def id_of_row(self) -> np.ndarray:
         """For each row of features the id of its picture, or 0."""

@@ -117,6 +117,10 @@ class MilvusRecords:
         """A row is an id."""
         return rows
 
+    def rows_of(self, ids: np.ndarray) -> np.ndarray:
+        """An id is a row."""
+        return ids
+
     def entry(self, identity: int) -> Entry | None:
         """As `Records.entry`."""
         return next(iter(self.entries([identity])), None)
