@@ -97,7 +97,7 @@ def _names(roots: list[str]) -> dict[str, str]:
     """The shortest end of each path that no other has."""
     names = {}
     for path in roots:
-        parts = [part for part in path.split(os.sep) if part] or [os.sep]
+        parts = path.strip(os.sep).split(os.sep)
         ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
         others = [other for other in roots if other != path]
         end = next((end for end in ends if not any(other.endswith(f"{os.sep}{end}") for other in others)), ends[-1])

@@ -25,6 +25,7 @@ from . import database
 from .basis import Basis
 from .browsing import Browser
 from .cluster import Cluster
+from .completing import Completer, Completions
 from .database import Snapshot, State
 from .definitions import Defined, checked_name, listed, readable
 from .encoding import encode_files
@@ -417,6 +418,17 @@ class Gallery:
     def word_index(self) -> WordIndex:
         """The words that can be asked for, if there are any, and those that tell most of this gallery."""
         return self._searching.word_index
+
+    def complete(
+        self, text: str, cursor: int, limit: int = 8, with_files: bool = True, browser: Browser | None = None
+    ) -> Completions:
+        """What could stand at a place of a formula that is being typed; `browser` is what `browse` gave before."""
+        completer = Completer(browser or self.browse(), self.word_index, self._defined_names)
+        return completer.complete(text, cursor, limit, with_files)
+
+    @property
+    def _defined_names(self) -> tuple[str, ...]:
+        return tuple(self._snapshot.definitions)
 
     def tags(self, identity: int) -> list[Shown]:
         """What a picture shows, in few words, by what is kept of it: none where nothing is, or nothing is likely."""

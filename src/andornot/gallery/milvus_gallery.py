@@ -150,6 +150,10 @@ class MilvusGallery(Gallery):
         """None: they are in the gallery's folder."""
         return {}
 
+    @property
+    def _defined_names(self) -> tuple[str, ...]:
+        return ()
+
     def prepare(self, score: str = "degrees") -> NoReturn:  # noqa: ARG002, D102
         self._refuse("prepares scores")
 

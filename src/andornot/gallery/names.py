@@ -175,7 +175,11 @@ class Names:
         try:
             return self._meant(atom.name)
         except WordError as error:
-            raise formula.error_at(atom, str(error)) from None
+            wrong = formula.error_at(atom, str(error))
+            raise FormulaError(wrong.message, wrong.text, wrong.position, self._near_words(atom.name)) from None
+
+    def _near_words(self, word: str) -> tuple[str, ...]:
+        return () if self._vocabulary is None else self._vocabulary.nearest(word)
 
     def _meant(self, word: str) -> Named:
         if self._vocabulary is None:
@@ -208,8 +212,8 @@ class Names:
         error = formula.unknown_name(atom.name, [*self._nearest(atom.name), *self._definitions])
         if self._vocabulary is None or atom.kind or _looks_like_file(atom.name):
             return error
-        more = self._vocabulary.about(atom.name)
-        return FormulaError(error.message + (f"; {more}" if more else ""), error.text, error.position)
+        more, nearest = self._vocabulary.about(atom.name), dict.fromkeys((*self._near_words(atom.name), *error.nearest))
+        return FormulaError(error.message + (f"; {more}" if more else ""), error.text, error.position, [*nearest])
 
     # --- pictures ---------------------------------------------------------------------------------------------------
 

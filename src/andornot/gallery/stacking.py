@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-# The cosine of what two pictures have beyond the average from which on they are one. docs/api.md says what was measured.
+# The cosine of what two pictures have beyond the average from which on they are one: docs/api.md, "Stacks".
 NEARLY_EQUAL: Final = 0.9
 
 

@@ -59,6 +59,16 @@ class Vocabulary:
             return self.meaning(word)
         return None
 
+    def nearest(self, word: str) -> tuple[str, ...]:
+        """The words near one that means nothing."""
+        try:
+            self.meaning(word)
+        except UnknownWordError as error:
+            return error.nearest
+        except WordError:
+            pass
+        return ()
+
     def about(self, word: str) -> str:
         """What to say to who asks for a name that nothing has."""
         try:

@@ -55,7 +55,10 @@ class WordIndex:
     def _inner(self) -> list[tuple[str, str]]:
         """Each word by what it is from its second part on."""
         return sorted(
-            (" ".join(parts[at:]), word) for word in self._counts for parts in [word.split()] for at in range(1, len(parts))
+            (" ".join(parts[at:]), word)
+            for word in self._counts
+            for parts in [word.split()]
+            for at in range(1, len(parts))
         )
 
 

@@ -172,18 +172,20 @@ class Formula:
         """The error for a name that stands for nothing, with what may have been meant."""
         _, start, end, _ = self._first(name)
         before, after = self._source[:start].rstrip(), self._source[end:].lstrip()
+        names = list(map(str, known))
+        nearest = get_close_matches(name, names, n=3)
         if name.startswith("/") and self._source[:start].endswith("~"):
             hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
         elif "-" in name and is_bare(name):
-            hint = _hint_at_minus(name, list(map(str, known)))
-        elif nearest := get_close_matches(name, map(str, known), n=3):
+            hint = _hint_at_minus(name, names)
+        elif nearest:
             hint = did_you_mean(nearest)
         elif before.endswith("-") or after.startswith("-"):
             hint = 'a "-" with a space beside it is the difference; a name with both goes in quotes'
         else:
             hint = ""
         shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
-        return FormulaError(f'unknown name "{shown}"' + (f"; {hint}" if hint else ""), self._source, start)
+        return FormulaError(f'unknown name "{shown}"' + (f"; {hint}" if hint else ""), self._source, start, nearest)
 
     def _first(self, what: str | Atom) -> Mention:
         return next(mention for mention in self.mentions if what in (mention.name, mention.atom))

@@ -1,7 +1,7 @@
 """The pieces of a formula's text, and the error that points at one of them."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..errors import AndornotError, printable
@@ -12,17 +12,21 @@ _SHOWN_CHARACTERS: Final = 70
 
 
 class FormulaError(AndornotError):
-    """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of."""
+    """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of.
 
-    def __init__(self, message: str, text: str, position: int) -> None:
+    `nearest` are names that may have been meant by one that stands for nothing.
+    """
+
+    def __init__(self, message: str, text: str, position: int, nearest: Sequence[str] = ()) -> None:
         self.message = message = printable(message)
         self.text = text
         self.position = position
+        self.nearest = tuple(nearest)
         # With the formula below, and a mark: the one error of more than a line.
         ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}")
 
-    def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int]]:
-        return type(self), (self.message, self.text, self.position)
+    def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int, tuple[str, ...]]]:
+        return type(self), (self.message, self.text, self.position, self.nearest)
 
     @property
     def length(self) -> int:

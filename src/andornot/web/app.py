@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from ..gallery import Gallery
 from ..version import __version__
-from . import browsing_routes, problems, search_routes, upload_routes
+from . import browsing_routes, problems, search_routes, suggesting_routes, upload_routes
 from .reference import reference_page
 from .security import Guard
 from .services import Services
@@ -42,7 +42,7 @@ def make_app(
         title="andornot", description=_ABOUT, version=__version__, lifespan=lifespan, openapi_url=None, docs_url=None
     )
     api = APIRouter(prefix="/api", responses=problems.failures(400, 401, 403, 500, 503, 504))
-    for part in (browsing_routes, search_routes, upload_routes):
+    for part in (browsing_routes, search_routes, suggesting_routes, upload_routes):
         api.include_router(part.router)
     app.include_router(api)
     _add_documentation(app)

@@ -8,8 +8,19 @@ from fastapi.responses import Response
 
 from ..gallery.records import Picture
 from . import schemas
+from .follower import Served
 from .parameters import FeatureNumber, Id, Limit, Listed, Offset, Top, Version
-from .presenters import record, tell_feature, tell_features, tell_gallery, tell_picture, tell_pictures
+from .presenters import (
+    record,
+    tell_broken,
+    tell_definitions,
+    tell_feature,
+    tell_features,
+    tell_folders,
+    tell_gallery,
+    tell_picture,
+    tell_pictures,
+)
 from .problems import failures
 from .responses import as_json, as_picture, is_among, pictures, unchanged
 from .services import Owner, Services, ServicesDep
@@ -34,7 +45,8 @@ async def get_pictures(services: ServicesDep, listed: Annotated[Listed, Query()]
 @router.get("/pictures/{id}", response_model=schemas.PictureAnswer, responses=failures(404))
 async def get_picture(services: ServicesDep, owner: Owner, id: Id) -> Response:  # noqa: A002
     """One picture, and the features that it has most of."""
-    return as_json(await services.pool.run(tell_picture, services.follower.current().browser, id, owner))
+    gallery, browser = services.follower.current()
+    return as_json(await services.pool.run(tell_picture, gallery, browser, id, owner))
 
 
 @router.get("/pictures/{id}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
@@ -53,6 +65,25 @@ async def get_picture_itself(services: ServicesDep, request: Request, id: Id, v:
     return await _send(services, request, id, v, show)
 
 
+@router.get("/folders", response_model=schemas.FolderAnswer)
+async def get_folders(services: ServicesDep) -> Response:
+    """The folders of the gallery, with the number of pictures in each."""
+    return as_json(await services.states.get(_folders, services.follower.current()))
+
+
+@router.get("/definitions", response_model=schemas.DefinitionsAnswer)
+async def get_definitions(services: ServicesDep) -> Response:
+    """The names that were given to formulas."""
+    return as_json(await services.states.get(_definitions, services.follower.current()))
+
+
+@router.get("/broken", response_model=schemas.BrokenAnswer)
+async def get_broken(services: ServicesDep, owner: Owner, offset: Offset = 0, limit: Limit = 100) -> Response:
+    """The files that could not be read as pictures."""
+    gallery = services.follower.current().gallery
+    return as_json(await services.pool.run(tell_broken, gallery, offset, limit, owner))
+
+
 @router.get("/features", response_model=schemas.FeaturesAnswer)
 async def get_features(
     services: ServicesDep, order: Literal["spread", "mean"] = "spread", offset: Offset = 0, limit: Limit = 60
@@ -65,6 +96,14 @@ async def get_features(
 async def get_feature(services: ServicesDep, n: FeatureNumber, top: Top = 60) -> Response:
     """One feature: how its degrees are distributed, and the pictures that show it most."""
     return as_json(await services.pool.run(tell_feature, services.follower.current().browser, n, top))
+
+
+def _folders(served: Served) -> schemas.FolderAnswer:
+    return tell_folders(served.browser.folders.root)
+
+
+def _definitions(served: Served) -> schemas.DefinitionsAnswer:
+    return tell_definitions(served.gallery)
 
 
 async def _send(

@@ -29,21 +29,20 @@ Version = Annotated[
 # What is other here than in the process.
 _LIMITS: Final[dict[str, dict[str, Any]]] = {
     "top": {"default": 48, "ge": 1, "le": MAX_TOP},
+    "folder": {"max_length": 1000, "description": "only pictures in this folder, as `/api/folders` calls it"},
     "label": {"max_length": 300},
     "after": {"max_length": 30},
     "before": {"max_length": 30},
     "min_truth": {"ge": 0, "le": 1},
     "expand": {"ge": 0, "le": MAX_TOP},
 }
-# Nobody elsewhere is told of paths.
-_NOT_OFFERED: Final = ("folder",)
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
     """Gives a model a parameter for each option of a search, in its own words."""
-    parameters = {o.name: _parameter(o) for o in options_of(settings) if o.name not in _NOT_OFFERED}
+    parameters = {o.name: _parameter(o) for o in options_of(settings)}
 
     def derive(model: type[Model]) -> type[Model]:
         derived: type[Model] = create_model(  # type: ignore[call-overload]

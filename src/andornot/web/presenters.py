@@ -1,18 +1,23 @@
 """From one state of a gallery to what the API answers."""
 
+import os
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Literal
 
 import numpy as np
 
 from ..data import BrokenImageError
 from ..data.decoding import measure
-from ..errors import printable
-from ..gallery import GalleryError, Hit, Where
+from ..errors import AndornotError, printable
+from ..gallery import Gallery, GalleryError, Hit, Where
 from ..gallery.browsing import BINS, Browser, Order
+from ..gallery.folder_tree import FolderNode
 from ..gallery.options import SEARCH_SCORES
 from ..gallery.paths import label_of
 from ..gallery.records import Picture as Record
+from ..logic.atoms import write_name
 from ..logic.operators import LOGICS
 from ..version import __version__
 from . import schemas
@@ -20,6 +25,7 @@ from .problems import RequestError
 from .thumbnails import version_of
 
 _STRONGEST: Final = 12
+_COUNTED: Final = 1000
 
 
 def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
@@ -41,10 +47,61 @@ def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
     )
 
 
+def where_on_disk(where: Where, browser: Browser) -> Where:
+    """A filter that names its folder as the API does, in the gallery's words, or a RequestError."""
+    if where.folder is None:
+        return where
+    path = browser.folders.path_of(where.folder)
+    if path is None:
+        raise RequestError(400, f'the gallery has no folder "{printable(where.folder)}"; /api/folders lists them')
+    return replace(where, folder=path)
+
+
+def tell_folders(node: FolderNode) -> schemas.FolderAnswer:
+    """A folder with all in it."""
+    return schemas.FolderAnswer(
+        name=node.name, folder=node.key, pictures=node.pictures, folders=list(map(tell_folders, node.folders))
+    )
+
+
+def tell_broken(gallery: Gallery, offset: int, limit: int, is_owner: bool) -> schemas.BrokenAnswer:
+    """Files that could not be read."""
+    broken = sorted(gallery.broken.items())
+    return schemas.BrokenAnswer(
+        total=len(broken),
+        offset=offset,
+        files=[
+            schemas.BrokenFile(
+                name=printable(os.path.basename(path)),  # noqa: PTH119
+                reason=printable(reason if is_owner else reason.replace(path, os.path.basename(path))),  # noqa: PTH119
+                path=tell_path(path) if is_owner else None,
+            )
+            for path, reason in broken[offset : offset + limit]
+        ],
+    )
+
+
+def tell_definitions(gallery: Gallery) -> schemas.DefinitionsAnswer:
+    """Names that were given to formulas, each with the number of its matches."""
+    told = []
+    for name, formula in gallery.definitions.items():
+        term, count = write_name(name), None
+        is_condition = False
+        with suppress(AndornotError):
+            resolved = gallery.resolve(term, ())
+            is_condition = resolved.formula.is_condition
+            count = sum(not hit.is_weak for hit in gallery.search([resolved], top=_COUNTED)[0])
+        kind: Literal["term", "condition"] = "condition" if is_condition else "term"
+        told.append(
+            schemas.Definition(name=printable(name), term=term, formula=printable(formula), kind=kind, pictures=count)
+        )
+    return schemas.DefinitionsAnswer(definitions=told)
+
+
 def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, limit: int) -> schemas.PicturesAnswer:
     """A part of the gallery."""
     try:
-        chosen = browser.positions(where, order)
+        chosen = browser.positions(where_on_disk(where, browser), order)
     except GalleryError as error:  # a label that there is not, or no date
         raise RequestError(400, str(error)) from None
     shown = chosen[offset : offset + limit].tolist()
@@ -55,7 +112,7 @@ def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, lim
     )
 
 
-def tell_picture(browser: Browser, identity: int, is_owner: bool) -> schemas.PictureAnswer:
+def tell_picture(gallery: Gallery, browser: Browser, identity: int, is_owner: bool) -> schemas.PictureAnswer:
     """One picture; only its owner hears where it is."""
     position = find(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
@@ -70,6 +127,7 @@ def tell_picture(browser: Browser, identity: int, is_owner: bool) -> schemas.Pic
             schemas.FeatureDegree(feature=feature, degree=float(degrees[feature]), shown_by=shown_by(browser, feature))
             for feature in strongest
         ],
+        words=[schemas.WordTruth(word=shown.word, truth=shown.probability) for shown in gallery.tags(identity)],
     )
 
 
@@ -113,8 +171,8 @@ def tell_feature(browser: Browser, feature: int, top: int) -> schemas.FeatureAns
     )
 
 
-def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
-    """The hits of a search."""
+def tell_hits(hits: Sequence[Hit], stacked_on: Sequence[int | None], browser: Browser) -> list[schemas.Hit]:
+    """The hits of a search, each with the earlier one that it nearly equals."""
     return [
         schemas.Hit(
             **tell_name(browser, find(browser, hit.id)).model_dump(),
@@ -139,8 +197,9 @@ def tell_hits(hits: Sequence[Hit], browser: Browser) -> list[schemas.Hit]:
                 )
                 for reason in hit.why
             ],
+            stacked_on=under,
         )
-        for hit in hits
+        for hit, under in zip(hits, stacked_on, strict=True)
     ]
 
 

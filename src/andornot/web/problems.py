@@ -108,7 +108,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(FormulaError)
     async def wrong_formula(_: Request, error: FormulaError) -> JSONResponse:
-        return answer(400, error.message, position=error.position, length=error.length)
+        return answer(400, error.message, position=error.position, length=error.length, nearest=[*error.nearest])
 
     @app.exception_handler(BrokenImageError)
     async def broken_picture(_: Request, error: BrokenImageError) -> JSONResponse:

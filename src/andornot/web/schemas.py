@@ -20,6 +20,7 @@ class FailureDetail(BaseModel):
     message: str
     position: int = Field(default=0, ge=0)
     length: int = Field(default=0, ge=0)
+    nearest: list[str] = Field(default=[], description="words and names near one that nobody knows")
 
 
 class Failure(BaseModel):
@@ -106,6 +107,104 @@ class PictureAnswer(Picture):
     width: int | None
     height: int | None
     features: list[FeatureDegree]
+    words: list["WordTruth"]
+
+
+class WordTruth(BaseModel):
+    """A word for what a picture shows, and how likely it does."""
+
+    word: str
+    truth: float
+
+
+class WordShare(BaseModel):
+    """A word, how many pictures show it, and what part of the gallery these are."""
+
+    word: str
+    pictures: int
+    share: float
+
+
+class WordsAnswer(BaseModel):
+    """The words that tell most of the gallery. `is_ready`: they are counted; `has_words`: words can be asked for."""
+
+    words: list[WordShare]
+    is_ready: bool
+    has_words: bool
+
+
+class Completion(BaseModel):
+    """What could stand at the cursor: `text` goes there, `label` is to be shown. A picture has an id and a version."""
+
+    text: str
+    kind: Literal["word", "picture", "definition", "operator"]
+    label: str
+    pictures: int | None
+    id: int | None
+    version: str
+
+
+class CompleteAnswer(BaseModel):
+    """Completions, each in the place of the characters (code points) from `start` up to `end`."""
+
+    start: int
+    end: int
+    completions: list[Completion]
+
+
+class Example(BaseModel):
+    """A query, what it asks for as a sentence, and its best hits."""
+
+    formula: str
+    sentence: str
+    hits: list[PictureName]
+
+
+class ExamplesAnswer(BaseModel):
+    """Queries that find something in this gallery."""
+
+    examples: list[Example]
+
+
+class FolderAnswer(BaseModel):
+    """A folder with the number of pictures in it, at any depth. `folder` is what the parameter of that name takes."""
+
+    name: str
+    folder: str
+    pictures: int
+    folders: list["FolderAnswer"]
+
+
+class Definition(BaseModel):
+    """A name that was given to a formula. `pictures`: how many match it, up to 1,000; null if it cannot be asked."""
+
+    name: str
+    term: str
+    formula: str
+    kind: Literal["term", "condition"]
+    pictures: int | None
+
+
+class DefinitionsAnswer(BaseModel):
+    """All definitions."""
+
+    definitions: list[Definition]
+
+
+class BrokenFile(BaseModel):
+    """A file that could not be read as a picture, and why; only the owner hears where it is."""
+
+    name: str
+    reason: str
+    path: str | None
+
+
+class BrokenAnswer(BaseModel):
+    """Some of the files that could not be read."""
+
+    total: int
+    offset: int
+    files: list[BrokenFile]
 
 
 class FormulaName(BaseModel):
@@ -216,7 +315,8 @@ class Hit(PictureName):
     `truth`, from 0 to 1, says how far it stands out in the gallery; `is_weak`: the best of unrelated pictures may reach
     as much. `where` has a place for each term that was found in a region. `why` is empty unless it was asked for.
 
-    `words` say what it shows, as far as that can be told.
+    `words` say what it shows, as far as that can be told. `stacked_on` is the id of the earlier hit of this answer that
+    it nearly equals, such as a copy; else null.
 
     `path` is where its file is: told to who asks from the machine itself, else null.
     """
@@ -231,6 +331,7 @@ class Hit(PictureName):
     where: list[Place]
     words: list[str]
     why: list[Reason]
+    stacked_on: int | None = None
 
 
 class SearchAnswer(BaseModel):

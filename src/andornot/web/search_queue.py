@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..gallery import Gallery, GalleryError, Hit, SearchOptions
@@ -11,7 +11,7 @@ from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError, Representation
 from .follower import Follower
 from .formulas import names, read, repeats_names
-from .presenters import tell_hits, tell_path
+from .presenters import tell_hits, tell_path, where_on_disk
 from .problems import BusyError, RequestError
 from .schemas import SearchAnswer
 from .uploads import Uploads
@@ -118,6 +118,7 @@ class SearchQueue:
     def _find_all(self, formulas: Sequence[Formula], options: SearchOptions) -> list[Found | Exception]:
         """The result of each formula; a wrong one does not spoil the others."""
         served = self._follower.current()
+        options = replace(options, where=where_on_disk(options.where, served.browser))
         try:
             total = int(served.browser.mask(options.where).sum())
         except GalleryError as error:  # a label that there is not, or no date
@@ -142,7 +143,7 @@ class SearchQueue:
                     formula=resolved.formula.text,
                     names=names(resolved, served.browser),
                     total=total,
-                    hits=tell_hits(hits, served.browser),
+                    hits=tell_hits(hits, served.gallery.near_copies([hit.id for hit in hits]), served.browser),
                     seconds=round(seconds, 6),
                 )
                 results[place] = Found(hits, answer)

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from ..gallery import Gallery
 from .follower import Follower
 from .search_queue import AT_ONCE, SearchQueue
+from .state_cache import StateCache
 from .thumbnails import Thumbnails
 from .uploads import Uploads
 from .worker_pool import WorkerPool
@@ -35,6 +36,7 @@ class Services:
         self.uploads = Uploads()
         self.thumbnails = Thumbnails(gallery.cache_folder("thumbnails"))
         self.pool = WorkerPool("working", _THREADS, _LIMIT)
+        self.states = StateCache(self.pool)
         self._searching = WorkerPool("searching", AT_ONCE, _LIMIT)
         self._demanding = WorkerPool("demanding", *_DEMANDING)
         self.searches = SearchQueue(self.follower, self.uploads, self._searching, self._demanding)

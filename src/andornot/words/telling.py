@@ -1,4 +1,4 @@
-"""Which words say most about a collection of pictures: those that people say, that many pictures show, and each once."""
+"""Which words say most about pictures: those that people say, that many pictures show, and each once."""
 
 import math
 from collections.abc import Mapping

@@ -1,0 +1,108 @@
+"""Queries that find something in this very gallery, to show what can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from ..errors import AndornotError
+from ..logic.atoms import write_name
+
+if TYPE_CHECKING:
+    from .gallery import Gallery
+    from .hits import Hits
+
+_HITS: Final = 4
+# Words that are looked at for two that are seen together, and of each its best pictures.
+_WORDS: Final = 16
+_BEST: Final = 48
+_TRIED: Final = 6
+_PICTURES: Final = 8
+
+
+class Example(NamedTuple):
+    """A query, what it asks for as a sentence, and its best hits."""
+
+    formula: str
+    sentence: str
+    hits: Hits
+
+
+def examples_of(gallery: Gallery) -> list[Example]:
+    """From none to five queries whose best hits are no weak ones: of words if there are any, and of pictures."""
+    if not len(gallery):
+        return []
+    words = [word for word, _ in gallery.word_index.telling[:_WORDS]]
+    seen = {word: frozenset(hit.id for hit in _found(gallery, write_name(word), _BEST)) for word in words}
+    several = [
+        _first(gallery, ((write_name(word), f"shows {_a(word)}") for word in words)),
+        _first(gallery, _together(seen)),
+        _first(gallery, _without(seen)),
+        *_by_pictures(gallery),
+    ]
+    return [example for example in several if example is not None]
+
+
+def _together(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
+    """Two words that the same pictures show, those with most of these first."""
+    for one, other in sorted(combinations(seen, 2), key=lambda pair: -len(seen[pair[0]] & seen[pair[1]])):
+        if seen[one] & seen[other]:
+            yield f"{write_name(one)} and {write_name(other)}", f"shows {_a(one)} and {_a(other)}"
+
+
+def _without(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
+    """A word, and another that some of its pictures show and some do not."""
+    pairs = [(one, other) for pair in combinations(seen, 2) for one, other in (pair, pair[::-1])]
+    for one, other in sorted(pairs, key=lambda pair: -min(len(seen[pair[0]] & seen[pair[1]]), _HITS)):
+        if seen[one] - seen[other]:
+            yield f"{write_name(one)} and not {write_name(other)}", f"shows {_a(one)}, but no {other}"
+
+
+def _by_pictures(gallery: Gallery) -> Iterator[Example | None]:
+    """A picture that others are like, and the same with one of these."""
+    browser = gallery.browse()
+    positions = _evenly(browser)
+    found = {position: _found(gallery, str(browser.id(position))) for position in positions}
+    best = max(found, key=lambda position: sum(hit.truth for hit in found[position]), default=None)
+    if best is None or not found[best]:
+        return
+    yield Example(browser.term(best), f"looks like {browser.name(best)}", found[best])
+    other = browser.position_of_id(found[best][0].id)
+    if other is not None:
+        formula = f"like({browser.term(best)}, {browser.term(other)})"
+        yield _first(gallery, [(formula, "shows the same thing as these two pictures")])
+
+
+def _evenly(browser: object) -> list[int]:
+    from .browsing import Browser
+    from .options import Where
+
+    assert isinstance(browser, Browser)
+    count = len(browser)
+    listed = browser.positions(Where())[: min(count, 10_000)]
+    return [int(listed[place]) for place in np.unique(np.linspace(0, len(listed) - 1, _PICTURES).astype(int))]
+
+
+def _first(gallery: Gallery, asked: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Example | None:
+    """The first of some queries that finds something."""
+    for (formula, sentence), _ in zip(asked, range(_TRIED), strict=False):
+        if hits := _found(gallery, formula):
+            return Example(formula, sentence, hits)
+    return None
+
+
+def _found(gallery: Gallery, formula: str, top: int = _HITS) -> Hits:
+    """The best hits that are not weak."""
+    from .hits import Hits
+
+    try:
+        return Hits(hit for hit in gallery.search(formula, top=top, pictures={}) if not hit.is_weak)
+    except AndornotError:
+        return Hits()
+
+
+def _a(word: str) -> str:
+    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
