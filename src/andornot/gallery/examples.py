@@ -10,10 +10,13 @@ import numpy as np
 
 from ..errors import AndornotError
 from ..logic.atoms import write_name
+from ..words.nouns import wordnet_nouns
+from .hits import Hits
+from .options import Where
 
 if TYPE_CHECKING:
+    from .browsing import Browser
     from .gallery import Gallery
-    from .hits import Hits
 
 _HITS: Final = 4
 # Words that are looked at for two that are seen together, and of each its best pictures.
@@ -21,6 +24,7 @@ _WORDS: Final = 16
 _BEST: Final = 48
 _TRIED: Final = 6
 _PICTURES: Final = 8
+_LOOKED_AT: Final = 10_000
 
 
 class Example(NamedTuple):
@@ -49,7 +53,7 @@ def examples_of(gallery: Gallery) -> list[Example]:
 def _together(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
     """Two words that the same pictures show, those with most of these first."""
     for one, other in sorted(combinations(seen, 2), key=lambda pair: -len(seen[pair[0]] & seen[pair[1]])):
-        if seen[one] & seen[other]:
+        if seen[one] & seen[other] and not _are_kin(one, other):
             yield f"{write_name(one)} and {write_name(other)}", f"shows {_a(one)} and {_a(other)}"
 
 
@@ -57,8 +61,16 @@ def _without(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
     """A word, and another that some of its pictures show and some do not."""
     pairs = [(one, other) for pair in combinations(seen, 2) for one, other in (pair, pair[::-1])]
     for one, other in sorted(pairs, key=lambda pair: -min(len(seen[pair[0]] & seen[pair[1]]), _HITS)):
-        if seen[one] - seen[other]:
+        if seen[one] - seen[other] and not _are_kin(one, other):
             yield f"{write_name(one)} and not {write_name(other)}", f"shows {_a(one)}, but no {other}"
+
+
+def _are_kin(one: str, other: str) -> bool:
+    """Whether one is a kind of the other, or both are kinds of one thing: then they name the same things."""
+    first, second = (wordnet_nouns().look_up(word).synset for word in (one, other))
+    return bool(
+        {first, *first.parents} & {second, *second.parents} or {first} & second.ancestors or {second} & first.ancestors
+    )
 
 
 def _by_pictures(gallery: Gallery) -> Iterator[Example | None]:
@@ -76,13 +88,9 @@ def _by_pictures(gallery: Gallery) -> Iterator[Example | None]:
         yield _first(gallery, [(formula, "shows the same thing as these two pictures")])
 
 
-def _evenly(browser: object) -> list[int]:
-    from .browsing import Browser
-    from .options import Where
-
-    assert isinstance(browser, Browser)
-    count = len(browser)
-    listed = browser.positions(Where())[: min(count, 10_000)]
+def _evenly(browser: Browser) -> list[int]:
+    """A few pictures, spread over the gallery, or over its beginning where there may be any number."""
+    listed = browser.positions(Where())[: min(len(browser), _LOOKED_AT)]
     return [int(listed[place]) for place in np.unique(np.linspace(0, len(listed) - 1, _PICTURES).astype(int))]
 
 
@@ -96,8 +104,6 @@ def _first(gallery: Gallery, asked: Iterator[tuple[str, str]] | list[tuple[str, 
 
 def _found(gallery: Gallery, formula: str, top: int = _HITS) -> Hits:
     """The best hits that are not weak."""
-    from .hits import Hits
-
     try:
         return Hits(hit for hit in gallery.search(formula, top=top, pictures={}) if not hit.is_weak)
     except AndornotError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from ..errors import printable
@@ -60,8 +61,8 @@ def _grown(counts: Mapping[str, int], roots: list[str]) -> FolderNode:
     tops = [_Branch(names[path], "" if len(roots) == 1 else names[path], path) for path in roots]
     for folder, count in counts.items():
         top = next(one for one in tops if is_inside(folder, one.path))
-        branch, parts = top, os.path.relpath(folder, top.path).split(os.sep)
-        for part in parts[:_DEEPEST] if parts != [os.curdir] else ():
+        branch = top
+        for part in Path(folder).relative_to(top.path).parts[:_DEEPEST]:
             branch = branch.child(part)
         branch.own += count
     if len(tops) == 1:
@@ -97,7 +98,7 @@ def _names(roots: list[str]) -> dict[str, str]:
     """The shortest end of each path that no other has."""
     names = {}
     for path in roots:
-        parts = path.strip(os.sep).split(os.sep)
+        parts = Path(path).parts[1:] or (os.sep,)
         ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
         others = [other for other in roots if other != path]
         end = next((end for end in ends if not any(other.endswith(f"{os.sep}{end}") for other in others)), ends[-1])

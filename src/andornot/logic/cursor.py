@@ -56,9 +56,11 @@ def spots(text: str, cursor: int) -> list[Spot]:
         start, end, _beginning(text, here, cursor), "operator" if last in _ENDS_OPERAND else "operand", kind, in_list
     )
     found = [spot]
-    if here is None or not here.is_quoted:
+    # A space behind a name ends it; a `-` without one may be a part of it.
+    goes_on = not here.is_quoted if here is not None else bool(before) and before[-1].kind == "-"
+    if goes_on and not kind:
         longer = _start_of_names(before, start)
-        if longer < start and not kind:
+        if longer < start:
             found.insert(0, Spot(longer, end, text[longer:cursor], "operand", "", in_list))
     return found
 

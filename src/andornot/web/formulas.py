@@ -1,6 +1,7 @@
 """Formulas that come over the network: bounded, and told as a tree that the page can draw."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ..errors import printable
@@ -24,6 +25,7 @@ from .schemas import (
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def read(text: str) -> Formula:
@@ -40,8 +42,11 @@ def repeats_names(formula: Formula) -> bool:
     return len(formula.mentions) > len(formula.atoms)
 
 
-def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
-    """Every mention of a picture, a word or a defined name, in the order of the text; the latter have no picture."""
+def names(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _NONE) -> list[FormulaName]:
+    """Every mention of a picture, a word or a defined name, in the order of the text; the latter have no picture.
+
+    `uploads` says what uploaded pictures are called where they come from.
+    """
     told = []
     for name, start, end, atom in resolved.asked.mentions:
         thing, shown = resolved.named.get(key_of(atom)), printable(name)
@@ -51,7 +56,7 @@ def names(resolved: Resolved, browser: Browser) -> list[FormulaName]:
         if thing is not None and thing.kind == "word":
             mention.kind = "word"
         elif thing is not None and thing.id is None:
-            mention.kind, mention.upload = "upload", shown
+            mention.kind, mention.upload, mention.file = "upload", shown, uploads.get(name, shown)
         elif thing is not None and thing.id is not None:
             picture = tell_name(browser, find(browser, thing.id))
             mention.kind, mention.id = "picture", picture.id
@@ -72,9 +77,9 @@ def _fractions(crop: Crop, path: str) -> list[float] | None:
     return [min(1.0, edge / side) for edge, side in zip(crop, (width, height, width, height), strict=True)]
 
 
-def explain(resolved: Resolved, browser: Browser) -> FormulaAnswer:
+def explain(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _NONE) -> FormulaAnswer:
     """What a formula says."""
-    formula, mentions = resolved.asked, names(resolved, browser)
+    formula, mentions = resolved.asked, names(resolved, browser, uploads)
     return FormulaAnswer(
         formula=formula.text,
         is_condition=resolved.formula.is_condition,

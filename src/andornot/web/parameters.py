@@ -23,6 +23,7 @@ Offset = Annotated[int, Query(ge=0, le=_LARGEST)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 FormulaText = Annotated[str, Query(max_length=MAX_CHARACTERS, description="such as `12 & ~cat.jpg`")]
 PictureText = Annotated[str, Query(min_length=1, max_length=300, description="an id, a file name or an upload")]
+FileName = Annotated[str, Query(max_length=300, description="what the picture is called, to be shown")]
 Version = Annotated[
     str, Query(max_length=100, description="the `version` of the picture: the answer may then be kept for ever")
 ]

@@ -1,12 +1,11 @@
 """What can go wrong with a request, as the JSON that the page and programs get. No path of the disk is ever in it."""
 
-import html
 import logging
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
@@ -16,6 +15,7 @@ from ..gallery import GalleryError
 from ..gallery.errors import DamagedError
 from ..logic import FormulaError
 from ..model import ModelError
+from .problem_page import problem_page
 from .schemas import Failure
 
 log: Final = logging.getLogger("andornot.web")
@@ -24,18 +24,6 @@ _DAMAGED: Final = "the gallery is damaged: andornot index --repair mends it, and
 _NOT_READY: Final = "the gallery or the disk cannot be used at the moment: try again; the server's log says more"
 _FAULT: Final = "a fault of the server, whose log says more"
 _NO_PAGE: Final = "there is nothing at this address"
-# Without a style: who lacks the token gets none of the server's files.
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<title>andornot</title>
-<h1>andornot</h1>
-<p>{message}</p>
-<p><a href="/">To the pictures</a></p>
-</html>
-"""
 _MEANING: Final = {
     400: "a parameter or a formula that is wrong",
     401: "the token is missing or wrong",
@@ -86,7 +74,9 @@ def answer_for(scope: Scope, status: int, message: str) -> Response:
     is_for_people = not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get("accept", "")
     if not is_for_people:
         return answer(status, message)
-    return HTMLResponse(_PAGE.format(message=html.escape(message)), status, _HEADERS.get(status))
+    page = problem_page(status, message)
+    page.headers.update(_HEADERS.get(status, {}))
+    return page
 
 
 def general(error: Exception) -> RequestError:

@@ -415,7 +415,7 @@ class CompareAnswer(BaseModel):
 
 
 class UploadAnswer(BaseModel):
-    """An uploaded picture. `upload` is its name in formulas, until it was not used for an hour."""
+    """An uploaded picture. `upload` is its name in formulas, until it was not used for an hour; `name` is to be shown."""
 
     upload: str
     name: str

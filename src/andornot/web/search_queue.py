@@ -141,7 +141,7 @@ class SearchQueue:
             else:
                 answer = SearchAnswer(
                     formula=resolved.formula.text,
-                    names=names(resolved, served.browser),
+                    names=names(resolved, served.browser, self._uploads.file_names),
                     total=total,
                     hits=tell_hits(hits, served.gallery.near_copies([hit.id for hit in hits]), served.browser),
                     seconds=round(seconds, 6),

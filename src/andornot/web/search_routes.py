@@ -71,7 +71,7 @@ async def download(services: ServicesDep, owner: Owner, downloaded: Annotated[Do
 def _explain(text: str, served: Served, services: Services) -> schemas.FormulaAnswer:
     formula = read(text)
     resolved = served.gallery.resolve(formula, services.uploads.known(formula.names))
-    return explain(services.uploads.located(resolved), served.browser)
+    return explain(services.uploads.located(resolved), served.browser, services.uploads.file_names)
 
 
 async def _streamed(parts: Iterator[bytes], services: Services) -> AsyncIterator[bytes]:

@@ -69,7 +69,9 @@ class Guard:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                MutableHeaders(scope=message).update(_HEADERS)
+                own = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    own.setdefault(name, value)
             await send(message)
 
         answering = self._refusal(scope) or self._app

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from . import schemas
 from .follower import Served
-from .parameters import UploadName
+from .parameters import FileName, UploadName
 from .problems import BusyError, RequestError, failures
 from .responses import as_json, as_picture, pictures
 from .services import Services, ServicesDep
@@ -34,20 +34,20 @@ _BODY: Final[dict[str, Any]] = {
 
 
 @router.post("/uploads", response_model=schemas.UploadAnswer, responses=failures(408, 413, 415), openapi_extra=_BODY)
-async def upload(services: ServicesDep, request: Request) -> Response:
+async def upload(services: ServicesDep, request: Request, name: FileName = "") -> Response:
     """Keeps a picture, whose bytes are the body, for the use in formulas."""
     if not request.headers.get("content-type", "").startswith("image/"):
         raise RequestError(415, "send the bytes of a picture, with a Content-Type such as image/jpeg")
     async with _place(services):
         content = await _received(request)
-        kept = await services.pool.run(_keep, content, services.follower.current(), services.uploads)
-    return as_json(schemas.UploadAnswer(upload=kept.name, name=kept.name, width=kept.width, height=kept.height))
+        kept = await services.pool.run(_keep, content, name, services.follower.current(), services.uploads)
+    return as_json(schemas.UploadAnswer(upload=kept.name, name=kept.file_name, width=kept.width, height=kept.height))
 
 
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
 async def get_upload_thumbnail(services: ServicesDep, upload: UploadName) -> Response:
     """An uploaded picture as a JPEG with no side longer than 256 pixels."""
-    return as_picture(Shown(services.uploads.get(upload).thumbnail), f'"{upload}"', lasts=False)
+    return as_picture(Shown(services.uploads.get(upload).thumbnail), f'"{upload}"', lasts=True)
 
 
 @router.delete("/uploads/{upload}", status_code=204, responses=failures(404))
@@ -71,8 +71,8 @@ async def _place(services: Services) -> AsyncIterator[None]:
         services.receiving.release()
 
 
-def _keep(content: bytes, served: Served, uploads: Uploads) -> Upload:
-    kept = uploads.add(content)
+def _keep(content: bytes, name: str, served: Served, uploads: Uploads) -> Upload:
+    kept = uploads.add(content, name)
     uploads.represent([kept.name], served)  # now, so that no search waits for it
     return kept
 

@@ -16,6 +16,7 @@ from PIL import Image
 from ..data import BrokenImageError, decode
 from ..data.decoding import measure
 from ..data.memory import TooLargeError
+from ..errors import printable
 from ..gallery.names import Resolved
 from ..logic import FormulaError, Representation
 from .follower import Served
@@ -32,9 +33,10 @@ UNUSED_SECONDS: Final = 3600.0
 
 @dataclass
 class Upload:
-    """An uploaded picture: its file, its thumbnail, and what it was encoded to by which model."""
+    """An uploaded picture: what it was called where it comes from, its file, its thumbnail, and what it was encoded to by which model."""
 
     name: str
+    file_name: str
     file: Path
     size: int
     width: int
@@ -56,8 +58,8 @@ class Uploads:
         """Removes everything."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add(self, content: bytes) -> Upload:
-        """Keeps a picture. A RequestError for what is none, or has too many pixels."""
+    def add(self, content: bytes, file_name: str = "") -> Upload:
+        """Keeps a picture, and what it was called. A RequestError for what is none, or has too many pixels."""
         try:
             picture = decode(content, size=SIDE, max_pixels=MAX_PIXELS)
             width, height = measure(content)
@@ -74,7 +76,9 @@ class Uploads:
         except OSError:  # the disk is full: half a picture is of no use
             file.unlink(missing_ok=True)
             raise
-        upload = Upload(name, file, len(content), width, height, as_jpeg(picture), time.monotonic())
+        upload = Upload(
+            name, _shown(file_name) or name, file, len(content), width, height, as_jpeg(picture), time.monotonic()
+        )
         with self._lock:
             self._uploads[name] = upload
         self.tidy()
@@ -111,6 +115,12 @@ class Uploads:
                 represented[name] = upload.encoded[model_id]
         return represented
 
+    @property
+    def file_names(self) -> dict[str, str]:
+        """What each upload was called where it comes from."""
+        with self._lock:
+            return {name: upload.file_name for name, upload in self._uploads.items()}
+
     def located(self, resolved: Resolved) -> Resolved:
         """The formula, in which crops of uploads know their files, out of which they are cut."""
         crops = {key: thing for key, thing in resolved.named.items() if thing.kind == "crop" and thing.id is None}
@@ -139,3 +149,8 @@ class Uploads:
                 upload = self._uploads.pop(name, None)
             if upload is not None:
                 upload.file.unlink(missing_ok=True)
+
+
+def _shown(file_name: str) -> str:
+    """The name alone, without folders of whatever system."""
+    return printable(file_name.replace("\\", "/").rpartition("/")[2].strip())
