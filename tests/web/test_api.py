@@ -732,14 +732,15 @@ def test_an_address_that_leads_nowhere_is_a_page_for_people_and_json_for_program
     for address in ("/nowhere", "/static/nowhere.js", "/feature"):
         page = client.get(address, headers=people)
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
-        assert "there is nothing at this address" in page.text
+        assert "There is nothing at this address" in page.text
+        assert "style-src 'sha256-" in page.headers["content-security-policy"]
         assert 'href="/"' in page.text
         assert client.get(address).json()["error"]["message"] == "there is nothing at this address"
     assert client.get("/api/nowhere", headers=people).json()["error"]["message"]
     with served(gallery, host="0.0.0.0", token="the-token") as guarded:
         page = guarded.get("/?q=<script>", headers=people)
         assert (page.status_code, page.headers["www-authenticate"]) == (401, "Bearer")
-        assert "the token is missing or wrong" in page.text
+        assert "The token is missing or wrong" in page.text
         assert "<script" not in page.text
 
 

@@ -415,7 +415,10 @@ class CompareAnswer(BaseModel):
 
 
 class UploadAnswer(BaseModel):
-    """An uploaded picture. `upload` is its name in formulas, until it was not used for an hour; `name` is to be shown."""
+    """An uploaded picture. `upload` is its name in formulas, until it was not used for an hour.
+
+    `name` is what to call it: the name that was given with it.
+    """
 
     upload: str
     name: str

@@ -33,7 +33,10 @@ UNUSED_SECONDS: Final = 3600.0
 
 @dataclass
 class Upload:
-    """An uploaded picture: what it was called where it comes from, its file, its thumbnail, and what it was encoded to by which model."""
+    """An uploaded picture: its file, its thumbnail, and what it was encoded to by which model.
+
+    `file_name` is what it was called where it comes from.
+    """
 
     name: str
     file_name: str

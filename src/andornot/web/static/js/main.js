@@ -6,12 +6,12 @@ import { byId, keepIcons } from "./dom.js";
 import { startFilters } from "./filters.js";
 import { changed, watchGallery } from "./gallery.js";
 import { startKeys } from "./keys.js";
+import { startLine } from "./line.js";
 import { startMenu } from "./menu.js";
 import { startNotices } from "./notices.js";
 import { startOptions } from "./options.js";
 import { startQuery } from "./query.js";
 import { startSearch } from "./search.js";
-import { startText } from "./text.js";
 import { startTheme } from "./theme.js";
 import { startTrays } from "./trays.js";
 import { startUploads } from "./uploads.js";
@@ -33,7 +33,7 @@ changed.on(({ name }) => {
 const isKnown = changed.on(() => {
   isKnown();
   followLinks();
-  startText();
+  startLine();
   startTrays();
   startUploads();
   startViews();

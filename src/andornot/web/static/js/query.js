@@ -64,10 +64,10 @@ export function asItem({ id = null, upload = null, version = "", term, name }, c
 }
 
 /** A word as it stands in a tray; `term` is how it is written. */
-export const wordItem = (word, term = asTerm(word)) => ({ kind: "word", term, file: word });
+export const wordItem = (word) => ({ kind: "word", term: quoted(word), file: word });
 
-/** In quotes, unless it is surely one name without. */
-const asTerm = (word) =>
+/** A name as it stands in a formula: in quotes, unless it is surely one name without. */
+export const quoted = (word) =>
   /^[\p{L}\p{N}_]+$/u.test(word) && !/^(and|or|not|at_least|like)$/i.test(word)
     ? word
     : `"${word.replace(/["\\]/g, "\\$&")}"`;

@@ -1,9 +1,9 @@
 /** The words of the page: one thing has one name everywhere. */
 
 export const WORDS = {
-  all: { title: "All of these", short: "all", hint: "What a picture has to show" },
-  any: { title: "Any of these", short: "any", hint: "One of them is enough" },
-  none: { title: "None of these", short: "none", hint: "What a picture must not show" },
+  all: { title: "All of these", hint: "What a picture has to show" },
+  any: { title: "Any of these", hint: "One of them is enough" },
+  none: { title: "None of these", hint: "What a picture must not show" },
 };
 
 export const SCORES = {

@@ -1,0 +1,70 @@
+"""What is looked up while somebody types or browses: names, folders, copies."""
+
+import numpy as np
+import pytest
+import torch
+
+from andornot.gallery.folder_tree import FolderTree
+from andornot.gallery.name_index import NameIndex
+from andornot.gallery.stacking import stacked_on
+
+
+@pytest.mark.parametrize("beginning", ["", "b", "B", "be", "beach", "7", "jp", "ß", "STRASSE", "\n", "zz"])
+def test_names_are_found_as_by_looking_at_each(beginning):
+    names = ["IMG_7.jpg", "beach.jpg", "my-beach.jpg", "Beat.png", "straße.jpg", "a\nb.jpg", "beach.jpg", "Bär 7.png"]
+    wanted = beginning.casefold().replace("\n", " ")
+    folded = [name.casefold().replace("\n", " ") for name in names]
+    order = sorted(range(len(names)), key=folded.__getitem__)
+    first = [at for at in order if folded[at].startswith(wanted)]
+    inside = [
+        at
+        for at in order
+        if wanted
+        and any(
+            folded[at].startswith(wanted, k) and k and not folded[at][k - 1].isalnum() for k in range(len(folded[at]))
+        )
+    ]
+    expected = list(dict.fromkeys([*first, *inside]))
+    assert NameIndex(names).find(beginning, 100) == expected
+    assert NameIndex(names).find(beginning, 2) == expected[:2]
+    assert NameIndex([]).find(beginning, 5) == []
+
+
+def test_folders_are_told_from_what_was_indexed_on():
+    tree = FolderTree({"/home/me/photos/cats": 2, "/home/me/photos/dogs/old": 3}, ["/home/me/photos"])
+    root = tree.root
+    assert (root.name, root.key, root.pictures) == ("photos", "", 5)
+    assert [(one.name, one.key, one.pictures) for one in root.folders] == [
+        ("cats", "cats", 2),
+        ("dogs/old", "dogs/old", 3),
+    ]
+    assert tree.path_of("cats") == "/home/me/photos/cats"
+    assert tree.path_of("../photos/cats") is None
+    assert tree.path_of("/home/me/photos/cats") is None
+
+
+def test_several_places_have_the_shortest_names_that_tell_them_apart():
+    tree = FolderTree({"/a/x/photos": 1, "/b/x/photos/in": 2, "/c/loose": 4}, ["/a/x/photos", "/b/x/photos"])
+    assert [one.key for one in tree.root.folders] == ["a/x/photos", "b/x/photos/in", "loose"]
+    assert tree.root.pictures == 7
+    assert tree.path_of("b/x/photos/in") == "/b/x/photos/in"
+
+
+def test_a_gallery_without_pictures_has_no_folders():
+    assert FolderTree({}, ["/a"]).root.pictures == 0
+
+
+def test_a_picture_is_stacked_on_the_first_that_it_nearly_equals_and_that_is_not_stacked_itself():
+    codes = torch.from_numpy(np.random.default_rng(0).integers(-9, 10, (40, 3)))
+    expected: list[int | None] = []
+    for place, one in enumerate(codes.double()):
+        alike = (
+            earlier
+            for earlier in range(place)
+            if expected[earlier] is None
+            and float(one @ codes[earlier].double() / (one.norm() * codes[earlier].double().norm())) >= 0.8
+        )
+        expected.append(next(alike, None))
+    assert stacked_on(codes, 0.8) == expected
+    assert any(place is not None for place in expected)
+    assert stacked_on(torch.empty(0, 3)) == []
