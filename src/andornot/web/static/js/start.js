@@ -8,7 +8,7 @@ import * as query from "./query.js";
 import { count } from "./words.js";
 
 /** So many words are shown at first, fewer where there is little place; the rest on request. */
-const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 40;
+const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 32;
 const MOST = 200;
 const THUMBNAILS = 4;
 /** Words are counted in the background: until that is done, ask again. */
