@@ -210,7 +210,9 @@ class Page:
 
 def check(page: Page, *expected: str) -> None:
     """No console error but the browser's own note of what is expected, and no request to elsewhere."""
-    assert [error for error in page.errors() if not any(text in error for text in expected)] == []
+    wrong = [error for error in page.errors() if not any(text in error for text in expected)]
+    assert not wrong, wrong
     events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))] == []
+    away = [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))]
+    assert not away, away

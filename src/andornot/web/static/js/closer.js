@@ -79,11 +79,16 @@ function draw(picture, reasons) {
     facts && h("p", { class: "hint" }, facts),
     drawPath(picture),
     drawActions(picture),
-    hit && drawWhy(hit, reasons ?? []),
+    hit && drawWhy(hit, reasons ?? [], wordsAsked(), words),
     hit && drawNearlySame(hit),
     drawFeatures(reasons ?? [], features),
   ].filter(Boolean);
 }
+
+/** The words of the query, each once. */
+const wordsAsked = () => [
+  ...new Set(result().names.flatMap(({ kind, name }) => (kind === "word" ? [name] : []))),
+];
 
 /** The picture, with frames where terms were found. */
 function drawLarge({ id, name, width, height }, hit) {

@@ -32,7 +32,7 @@ const unquoted = (name) => (name.startsWith('"') ? name.slice(1, -1).replace(/\\
 function said(term, meant) {
   if (meant.length === 0) return term;
   if (meant.length === 1) return (term.includes("[") ? "part of " : "") + meant[0].file;
-  return `${term.startsWith("like") ? "like" : "blend of"} these ${meant.length}`;
+  return `these ${meant.length}`;
 }
 
 /** Frames to lie over a picture; `part` says which part of it is seen, as left, top, right, bottom. */

@@ -123,7 +123,7 @@ export function makeGrid(label) {
 
   function drawLine() {
     line?.remove();
-    line = source.line && h("div", { class: "line", role: "row" }, h("span", { role: "gridcell" }, source.line.words));
+    line = source.line && h("div", { class: "parting", role: "row" }, h("span", { role: "gridcell" }, source.line.words));
     if (!line) return;
     line.style.transform = `translateY(${rowsBefore() * rowHeight()}px)`;
     element.prepend(line);

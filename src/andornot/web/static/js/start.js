@@ -8,7 +8,7 @@ import * as query from "./query.js";
 import { count } from "./words.js";
 
 /** So many words are shown at first, fewer where there is little place; the rest on request. */
-const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 40;
+const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 32;
 const MOST = 200;
 const THUMBNAILS = 4;
 /** Words are counted in the background: until that is done, ask again. */
@@ -49,12 +49,12 @@ function fill(host) {
   const { words, examples, isReady } = told;
   host.replaceChildren(
     ...[
-      h("h2", {}, "What are you looking for?"),
+      words.length > 0 && h("h2", {}, "Start with a word"),
       words.length > 0 && drawWords(host, words),
       !isReady && h("p", { class: "hint", role: "status" }, "The words of this gallery are being counted…"),
-      examples.length > 0 && h("h3", {}, "For example"),
+      examples.length > 0 && h("h2", {}, words.length ? "Or with an example" : "Start with an example"),
       examples.length > 0 && h("ul", { class: "examples" }, examples.map(drawExample)),
-      drawOwn(),
+      drawOwn(words.length + examples.length ? "Or start" : "Start"),
     ].filter(Boolean),
   );
 }
@@ -106,12 +106,18 @@ const drawExample = ({ formula, sentence, hits }) =>
     ),
   );
 
-function drawOwn() {
+function drawOwn(start) {
   const choose = h("button", { type: "button", class: "link", onclick: () => byId("file").click() }, "choose a file");
   return h(
     "p",
     { class: "own" },
     icon("picture"),
-    h("span", {}, "Or start from a picture of your own: drop it here, paste it, or ", choose, ". It stays on this machine."),
+    h(
+      "span",
+      {},
+      `${start} from a picture of your own: drop it here, paste it, or `,
+      choose,
+      ". It goes to the machine that serves this page, and nowhere else.",
+    ),
   );
 }

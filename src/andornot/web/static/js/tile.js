@@ -101,12 +101,11 @@ export function liveTiles(host) {
   };
   let offered = null;
   const offerOn = (tile) => {
-    if (offered === tile && offer.parentElement === tile) return;
+    if (offered === tile) return;
     offered?.classList.remove("is-offered");
     offered = tile;
     tile?.classList.add("is-offered");
-    if (tile) tile.append(offer);
-    else offer.remove();
+    tile?.append(offer);
   };
   const isUsedByKey = () => Boolean(offered?.matches(":focus-visible, :has(:focus-visible)"));
 
@@ -148,8 +147,8 @@ export function liveTiles(host) {
   });
   /** What a finger has done is done: nothing stays lit where it touched. */
   const putAway = (tile) => {
-    offerOn(null);
     if (tile.contains(document.activeElement)) document.activeElement.blur();
+    offerOn(null);
   };
   host.addEventListener("keydown", (event) => {
     const tile = tileOf(event);

@@ -9,8 +9,12 @@ import { decimal, percent } from "./words.js";
 const SHOWN = 3;
 const WORDLESS = "something without a word";
 
-/** The section that says why: how good the match is, and what gave most to it. */
-export function drawWhy({ truth, is_weak: isWeak }, reasons) {
+/**
+ * The section that says why: how good the match is, and what gave most to it.
+ * @param {string[]} asked  the words of the query
+ * @param {{word: string, truth: number}[]} seen  what the picture shows, in words
+ */
+export function drawWhy({ truth, is_weak: isWeak }, reasons, asked, seen) {
   const rows = byName(reasons).map(({ name, shownBy }) =>
     h("li", {}, h("span", { class: name ? "reason" : "reason hint" }, name || WORDLESS), thumbnails(shownBy)),
   );
@@ -21,6 +25,18 @@ export function drawWhy({ truth, is_weak: isWeak }, reasons) {
     h("h3", {}, "Why this one"),
     h("p", { class: "hint" }, rows.length ? `${words} It has this in common with what you asked for, as these show:` : words),
     rows.length > 0 && h("ul", { class: "reasons" }, rows),
+    asked.length > 0 && h("ul", { class: "reasons" }, asked.map((word) => drawWord(word, seen))),
+  );
+}
+
+/** How surely the picture shows a word of the query. */
+function drawWord(word, seen) {
+  const found = seen.find((other) => other.word === word);
+  return h(
+    "li",
+    {},
+    h("span", { class: "reason" }, word),
+    h("span", { class: "hint" }, found ? `${percent(found.truth)} sure` : "not surely"),
   );
 }
 
