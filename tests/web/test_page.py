@@ -177,10 +177,8 @@ def some_conditions(count: int) -> list[str]:
     def grow(depth: int, names: Iterator[int]) -> str:
         kind = chance.choice(["term", "not", "and", "or", "and", "or"]) if depth else "term"
         if kind == "term":
-            weight = chance.choice(["", "", "2*", "0.5*"])
-            return weight + chance.choice(
-                [f"{next(names)}", f"({next(names)} | {next(names)})", f"like({next(names)})"]
-            )
+            inside = " | ".join(str(next(names)) for _ in range(chance.choice([1, 1, 2])))
+            return chance.choice(["", "", "2*", "0.5*"]) + chance.choice(["({})", "like({})"]).format(inside)
         if kind == "not":
             return f"not ({grow(depth - 1, names)})"
         return f" {kind} ".join(f"({grow(depth - 1, names)})" for _ in range(chance.randint(2, 3)))
