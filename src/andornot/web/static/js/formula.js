@@ -134,12 +134,14 @@ function term(item) {
 /** The group that a tree stands for; `formula` is the text that the tree was read from. */
 export function read(tree, formula) {
   const group = emptyGroup();
-  const items = (nodes) => nodes.map((node) => readItem(node, formula));
-  for (const node of operands("and", tree)) {
-    const alternatives = operands("or", node);
+  const items = (some) => some.map((node) => readItem(node, formula));
+  const nodes = operands("and", tree);
+  // Of several, the last: it is written last, so that reading what was written changes nothing.
+  const either = nodes.findLast((node) => isCondition(node, "or"));
+  for (const node of nodes) {
     // None of two is not one and not the other.
     if (isCondition(node, "not")) group.none.push(...items(operands("or", node.item)));
-    else if (alternatives.length > 1 && !group.any.length) group.any = items(alternatives);
+    else if (node === either) group.any = items(operands("or", node));
     else group.all.push(readItem(node, formula));
   }
   return group;
