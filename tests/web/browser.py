@@ -1,5 +1,6 @@
 """A real browser: headless Chromium, driven by selenium."""
 
+import json
 import os
 import shutil
 import time
@@ -130,17 +131,17 @@ class Page:
         self.wait(lambda: self.formula == text, f"the text is {self.formula!r}, not {text!r}")
 
     def trays(self) -> dict[str, list[str]]:
-        """The names of the pictures in the outermost trays; those in groups are not told."""
+        """The names of the chips in the outermost trays; those in groups are not told."""
         return self.run(
             "const trays = {};"
-            "for (const name of ['with', 'common', 'without'])"
+            "for (const name of ['all', 'any', 'none'])"
             "  trays[name] = [...document.querySelectorAll(`.is-root > .${name} > ul > li > .holder > .chip`)]"
             "    .map((chip) => chip.getAttribute('aria-label'));"
             "return trays"
         )
 
     def wait_trays(self, **names: list[str]) -> None:
-        expected = {"with": [], "common": [], "without": [], **names}
+        expected = {"all": [], "any": [], "none": [], **names}
         self.wait(lambda: self.trays() == expected, f"the trays are {self.trays()}, not {expected}")
 
     def hits(self) -> list[str]:
@@ -205,3 +206,13 @@ class Page:
             return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         except WebDriverException:
             return []
+
+
+def check(page: Page, *expected: str) -> None:
+    """No console error but the browser's own note of what is expected, and no request to elsewhere."""
+    wrong = [error for error in page.errors() if not any(text in error for text in expected)]
+    assert not wrong, wrong
+    events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    away = [url for url in asked if not url.startswith((f"{page.address}/", "blob:", "data:"))]
+    assert not away, away

@@ -74,6 +74,10 @@ def served(
             assert not thread.is_alive()
 
 
+def address_of(client: httpx.Client) -> str:
+    return str(client.base_url).rstrip("/")
+
+
 @contextmanager
 def command(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`andornot serve` with these options, and the address that it printed."""

@@ -12,12 +12,14 @@ const DEFAULTS = {
   top: "48",
   logic: "", // as usual: that of the paper in terms, the product in conditions
   semantics: "exact",
-  label: "",
+  folder: "", // pictures in it, at any depth
+  label: "", // pictures whose own folder has this name
   after: "",
   before: "",
   file_dates: "", // "1": the date of its file for a picture that no camera dated
   order: "id",
   all: "", // "1": all pictures, though there is a query
+  frames: "", // "1": frames around where terms were found
   picture: "", // the id of the picture that is looked at
   a: "",
   b: "",
@@ -27,11 +29,17 @@ const DEFAULTS = {
 
 const VIEWS = { "": "pictures", features: "features", feature: "feature", compare: "compare", help: "help" };
 
-/** What a search depends on, but for the formula. */
-export const SEARCH = ["score", "top", "logic", "semantics", "label", "after", "before", "file_dates"];
-
 /** Which pictures may be found or shown. */
-export const FILTERS = ["label", "after", "before", "file_dates"];
+export const FILTERS = ["folder", "label", "after", "before", "file_dates"];
+
+/** How they are ranked, and how many. */
+export const RANKING = ["score", "top", "logic", "semantics"];
+
+/** What a search depends on, but for the formula. */
+export const SEARCH = [...RANKING, ...FILTERS];
+
+/** The state of no filters. */
+export const UNFILTERED = Object.fromEntries(FILTERS.map((name) => [name, ""]));
 
 /** Sent with the new state and the old one. */
 export const moved = signal();

@@ -2,11 +2,11 @@
 
 import { signal } from "./signal.js";
 
-/** An answer that is an error: `message`, and for formulas `position` and `length` of the spot. */
+/** An answer that is an error: `message`, and for formulas `position` and `length` of the spot, `nearest` names. */
 export class ApiError extends Error {
-  constructor(status, { message, position, length }) {
+  constructor(status, { message, position, length, nearest }) {
     super(message);
-    Object.assign(this, { status, position, length });
+    Object.assign(this, { status, position, length, nearest });
   }
 }
 

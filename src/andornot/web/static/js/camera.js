@@ -10,7 +10,11 @@ export async function takePhoto() {
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
   } catch (error) {
-    tell(error.name === "NotAllowedError" ? "The browser may not use the camera." : "No camera was found.");
+    tell(
+      error.name === "NotAllowedError"
+        ? "The camera was not allowed. You can allow it in the browser, beside the address."
+        : "No camera was found.",
+    );
     return [];
   }
   video.srcObject = stream;

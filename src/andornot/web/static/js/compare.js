@@ -6,8 +6,9 @@ import { bar, distribution } from "./bars.js";
 import { h, icon } from "./dom.js";
 import { dropOn } from "./drag.js";
 import { picturesOf } from "./formula.js";
-import { thumbnail } from "./gallery.js";
+import { gallery, thumbnail } from "./gallery.js";
 import * as query from "./query.js";
+import { result } from "./search.js";
 import { decimal } from "./words.js";
 
 /** Columns of the table: the key of the answer, what it is called, and its sign. */
@@ -22,6 +23,7 @@ const COLUMNS = [
 ];
 const FEATURES = 15;
 const SHOWN = 3;
+const CHOICES = 24;
 const LEAD =
   "Each row is a feature, and the small pictures show it most: first what only a has, then what both share, then " +
   "what only b has. A bar says how much of it there is: in each picture, and in what a formula makes of the two.";
@@ -34,17 +36,14 @@ export async function showCompare(main) {
   const a = here().a || nameOf(first);
   const b = here().b || nameOf(second);
   const heading = h("div", { class: "heading" }, h("h1", {}, "Compare two pictures"));
-  if (!a || !b) {
-    main.replaceChildren(
-      heading,
-      slots({ asked: a }, { asked: b }),
-      h("p", { class: "empty" }, "Drop two pictures above, or write their file names."),
-    );
-    return;
-  }
   try {
+    if (!a || !b) {
+      const choices = await newest((signal) => drawChoices(a, b, signal));
+      main.replaceChildren(heading, slots({ asked: a }, { asked: b }), ...choices);
+      return;
+    }
     const answer = await newest((signal) => ask("/api/compare", { a, b, features: FEATURES }, { signal }));
-    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}`), switches());
+    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}, where 0 is the same picture`), switches());
     main.replaceChildren(heading, slots({ asked: a, ...answer.a }, { asked: b, ...answer.b }), table(answer));
   } catch (error) {
     if (isAborted(error)) return;
@@ -54,6 +53,34 @@ export async function showCompare(main) {
       h("p", { class: "empty", role: "alert" }, error.message),
     );
   }
+}
+
+/** Pictures to choose from: those of the query, the hits, or the first of the gallery. */
+async function drawChoices(a, b, signal) {
+  if (!gallery()?.pictures) return [h("p", { class: "empty" }, "This gallery is empty: there is nothing to compare yet.")];
+  const known = [...picturesOf(query.root()), ...(result()?.hits ?? [])];
+  const enough = known.length > 1;
+  const offered = enough ? known : (await ask("/api/pictures", { limit: CHOICES }, { signal })).pictures;
+  const choose = (picture) => go(a ? { a, b: nameOf(picture) } : { a: nameOf(picture), b });
+  const words = `Click ${a || b ? "the other picture" : "two pictures"} here, or write file names above.`;
+  return [
+    h("h2", {}, words),
+    h(
+      "ul",
+      { class: "choices" },
+      offered.slice(0, CHOICES).map((picture) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { type: "button", "aria-label": picture.name ?? picture.file, onclick: () => choose(picture) },
+            h("img", { src: thumbnail(picture), alt: "" }),
+          ),
+        ),
+      ),
+    ),
+  ];
 }
 
 /** How a picture is named in the address: by what nobody else has. */

@@ -25,9 +25,26 @@ export function s(tag, properties = {}, ...children) {
   return element;
 }
 
+const ICONS = "/static/icons.svg";
+/** Where the drawings are: in the page, once they came, so that they are there when the server is not. */
+let drawings = `${ICONS}#`;
+
 /** One of the drawings in icons.svg. */
 export const icon = (name) =>
-  s("svg", { class: "icon", "aria-hidden": "true" }, s("use", { href: `/static/icons.svg#${name}` }));
+  s("svg", { class: "icon", "aria-hidden": "true" }, s("use", { href: `${drawings}${name}` }));
+
+/** Takes the drawings into the page. */
+export async function keepIcons() {
+  const text = await fetch(ICONS).then((response) => (response.ok ? response.text() : ""), () => "");
+  const sheet = document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
+  const symbols = [...sheet.querySelectorAll("symbol")];
+  if (!symbols.length) return;
+  for (const symbol of symbols) symbol.id = `icon-${symbol.id}`;
+  sheet.setAttribute("class", "said");
+  sheet.setAttribute("aria-hidden", "true");
+  document.body.append(sheet);
+  drawings = "#icon-";
+}
 
 /** The element of the page with this id. */
 export const byId = (id) => document.getElementById(id);

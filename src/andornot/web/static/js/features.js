@@ -21,6 +21,11 @@ const newest = newestOnly();
 
 /** Draws the browser of all features into `main`. */
 export function showFeatures(main) {
+  if (!gallery()?.pictures) {
+    const words = "This gallery is empty. Features show themselves in pictures, and there are none yet.";
+    main.replaceChildren(h("div", { class: "empty" }, h("h1", {}, "Features"), h("p", {}, words)));
+    return;
+  }
   const sort = h(
     "select",
     { "aria-label": "Order of the features", onchange: () => go({ sort: sort.value }) },

@@ -1,40 +1,54 @@
 /**
- * The query as trays, and as text.
+ * The query as three trays, and as text.
  *
- * A group has three trays, and its value is ((w1 | w2 …) & c1 & c2 …) - n1 - n2 …; an empty tray is left out, and
- * a group that has only "without" is ~n1 & ~n2 …. Whatever does not fit becomes a group inside a group.
+ * A group has three trays, and says A1 and A2 and (O1 or O2) and not N1 and not N2. Whatever does not fit lies in them
+ * as a group of its own. What lies in a tray is a term, which may count more or less than others: a picture or a part
+ * of one, a word, several examples of one thing, or a blend of pictures.
  *
- * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, version: string, not?: boolean}} Picture
- * @typedef {{kind: "group", with: Item[], common: Item[], without: Item[], not?: boolean}} Group
- * @typedef {{kind: "at_least", k: number, items: Item[], not?: boolean}} AtLeast
- * @typedef {{kind: "like", items: Item[], not?: boolean}} Like
- * @typedef {Picture | Group | AtLeast | Like} Item  In "without", `not` says that it is written `& ~x` and not `- x`.
+ * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, version: string,
+ *   crop: ?number[], weight?: number}} Picture  `term` is how it is written, with its crop; `crop` is in fractions.
+ * @typedef {{kind: "word" | "definition", term: string, file: string, weight?: number}} Word
+ * @typedef {{kind: "like", items: Item[], weight?: number}} Like
+ * @typedef {{kind: "blend", op: "or" | "and" | "minus" | "not" | "at_least", k?: number, items: Item[],
+ *   weight?: number}} Blend
+ * @typedef {{kind: "group", all: Item[], any: Item[], none: Item[]}} Group
+ * @typedef {Picture | Word | Like | Blend | Group} Item
  */
 
-export const TRAYS = ["with", "common", "without"];
+export const TRAYS = ["all", "any", "none"];
 
-/** Operators that bind more have a higher level; a name binds most. */
-const LEVEL = { or: 1, and: 2, not: 3, name: 4 };
+const SIGNS = { or: " | ", and: " & ", minus: " - " };
 
 /** @returns {Group} */
-export const emptyGroup = () => ({ kind: "group", with: [], common: [], without: [] });
+export const emptyGroup = () => ({ kind: "group", all: [], any: [], none: [] });
 
-/** The trays of an item, by name: three of a group, one of an at_least and of a like, none of a picture. */
+/** What holds other items, by the name of the place: three trays of a group, one of examples and of a blend. */
 export function traysOf(item) {
   if (item.kind === "group") return TRAYS.map((name) => [name, item[name]]);
   return item.items ? [["items", item.items]] : [];
 }
 
-/** All pictures of a query, as they come. */
-export function picturesOf(item) {
-  if (item.kind === "picture") return [item];
-  return traysOf(item).flatMap(([, items]) => items.flatMap(picturesOf));
+/** All pictures, words and defined names of a query, as they come. */
+export function atomsOf(item) {
+  const trays = traysOf(item);
+  return trays.length ? trays.flatMap(([, items]) => items.flatMap(atomsOf)) : [item];
 }
 
-/** Where in a query an item is: the group, the name of its tray, and what is in that; null if it is not there. */
+/** All pictures of a query, as they come. */
+export function picturesOf(item) {
+  return item.kind === "group" && isEmpty(item) ? [] : atomsOf(item).filter(({ kind }) => kind === "picture");
+}
+
+/** Whether there is nothing in it; such a group is not written. */
+export function isEmpty(item) {
+  const trays = traysOf(item);
+  return trays.length > 0 && trays.every(([, items]) => items.every(isEmpty));
+}
+
+/** Where in a query an item is: what holds it, the name of the tray, and what is in that; null if it is not there. */
 export function placeOf(item, within) {
   for (const [tray, items] of traysOf(within)) {
-    if (items.includes(item)) return { group: within, tray, items };
+    if (items.includes(item)) return { holder: within, tray, items };
     for (const inner of items) {
       const found = placeOf(item, inner);
       if (found) return found;
@@ -43,96 +57,130 @@ export function placeOf(item, within) {
   return null;
 }
 
-/** Whether there is no picture in it; such a group is not written. */
-export const isEmpty = (item) => picturesOf(item).length === 0;
+/** A picture with another part of it meant; all of it with null. */
+export function cropped(picture, crop) {
+  const whole = picture.crop ? picture.term.slice(0, picture.term.lastIndexOf("[")) : picture.term;
+  const isAll = !crop || crop.join() === "0,0,1,1";
+  return isAll
+    ? { ...picture, term: whole, crop: null }
+    : { ...picture, term: `${whole}[${crop.map(short).join(", ")}]`, crop: crop.map(short) };
+}
+
+/** Two digits are enough for the eye. */
+const short = (number) => Number(number.toFixed(2));
 
 /** Part of a text. The server counts characters, and JavaScript halves of some. */
 export const characters = (text, start, end) => [...text].slice(start, end).join("");
 
+/**
+ * Puts in order what lost a part: what is empty goes, and what is left alone needs neither a blend nor a group. The
+ * three trays themselves stay.
+ */
+export function tidy(item) {
+  for (const [, items] of traysOf(item)) {
+    items.forEach(tidy);
+    const kept = items.filter((inner) => !isEmpty(inner)).map(simplest);
+    items.splice(0, items.length, ...kept);
+  }
+}
+
+function simplest(item) {
+  const inside = traysOf(item).flatMap(([, items]) => items);
+  const isBare = item.kind === "group" ? !item.none.length : item.op !== "not";
+  if (inside.length !== 1 || !isBare) return item;
+  const [only] = inside;
+  // A weight of the whole is one of what is left.
+  return item.weight === undefined || only.kind === "group" ? only : { ...only, weight: item.weight };
+}
+
 // --- from trays to text ------------------------------------------------------------------------------------------
 
 /** The formula of a query; "" for an empty one. */
-export const write = (item) => written(item).text;
-
-function written(item) {
-  if (item.kind === "picture") return { text: item.term, level: LEVEL.name };
-  if (item.items) return writtenCall(item);
-  const [some, common, without] = TRAYS.map((tray) => item[tray].filter((inner) => !isEmpty(inner)));
-  const parts = common.map(written);
-  if (some.length) parts.unshift(joined(some.map(written), " | ", LEVEL.or));
-  if (!parts.length) return joined(without.map(negated), " & ", LEVEL.and);
-  let result = joined(parts, " & ", LEVEL.and);
-  for (const inner of without) {
-    const left = result.level < LEVEL.and ? bracketed(result) : result.text;
-    const right = inner.not ? ` & ${negated(inner).text}` : ` - ${bracketed(written(inner))}`;
-    result = { text: left + right, level: LEVEL.and };
-  }
-  return result;
-}
-
-function writtenCall({ kind, k, items }) {
-  const texts = items.filter((inner) => !isEmpty(inner)).map(write);
-  if (kind === "at_least") texts.unshift(Math.min(k, texts.length));
-  return { text: `${kind}(${texts.join(", ")})`, level: LEVEL.name };
-}
-
-const negated = (item) => ({ text: `~${bracketed(written(item))}`, level: LEVEL.not });
-
-const joined = (parts, sign, level) =>
-  parts.length === 1 ? parts[0] : { text: parts.map(bracketed).join(sign), level };
+export const write = (item) => (isEmpty(item) ? "" : condition(item).text);
 
 /** What is joined stands in brackets even where it need not: people do not know which sign binds more. */
-const bracketed = ({ text, level }) => (level < LEVEL.not ? `(${text})` : text);
+const operand = ({ text, isJoined }) => (isJoined ? `(${text})` : text);
+
+const filled = (items) => items.filter((inner) => !isEmpty(inner));
+
+function joined(parts, sign) {
+  return parts.length === 1 ? parts[0] : { text: parts.map(operand).join(sign), isJoined: true };
+}
+
+function condition(item) {
+  if (item.kind === "group") {
+    const [all, any, none] = TRAYS.map((tray) => filled(item[tray]).map(condition));
+    const parts = all.concat(any.length ? joined(any, " or ") : []);
+    return joined(parts.concat(none.map((one) => ({ text: `not ${operand(one)}`, isJoined: false }))), " and ");
+  }
+  const { weight = 1 } = item;
+  return weight === 1 ? term(item) : { text: `${weight}*${operand(term(item))}`, isJoined: false };
+}
+
+function term(item) {
+  if (!item.items) return { text: item.term, isJoined: false };
+  const parts = filled(item.items).map(term);
+  const list = parts.map(({ text }) => text).join(", ");
+  if (item.kind === "like") return parts.length === 1 ? parts[0] : { text: `like(${list})`, isJoined: false };
+  if (item.op === "at_least") {
+    return { text: `at_least(${Math.min(item.k, parts.length)}, ${list})`, isJoined: false };
+  }
+  if (item.op === "not") return { text: `~${operand(parts[0])}`, isJoined: false };
+  return joined(parts, SIGNS[item.op]);
+}
 
 // --- from the server's tree to trays -----------------------------------------------------------------------------
 
 /** The group that a tree stands for; `formula` is the text that the tree was read from. */
 export function read(tree, formula) {
-  const { base, without } = peeled(tree);
-  const item = (node) => readItem(node, formula);
-  const group = { ...emptyGroup(), without: without.map(({ node, not }) => ({ ...item(node), not })) };
-  const factors = flat("and", base);
-  if (factors.every(({ op }) => op === "not") && !without.length) {
-    return { ...group, without: factors.map((factor) => item(factor.item)) };
+  const group = emptyGroup();
+  const items = (some) => some.map((node) => readItem(node, formula));
+  const nodes = operands("and", tree);
+  // Of several, the last: it is written last, so that reading what was written changes nothing.
+  const either = nodes.findLast((node) => isCondition(node, "or"));
+  for (const node of nodes) {
+    // None of two is not one and not the other.
+    if (isCondition(node, "not")) group.none.push(...items(operands("or", node.item)));
+    else if (node === either) group.any = items(operands("or", node));
+    else group.all.push(readItem(node, formula));
   }
-  const either = factors.length === 1 ? factors[0] : factors.find(({ op }) => op === "or");
-  if (either) group.with = flat("or", either).map(item);
-  group.common = factors.filter((factor) => factor !== either).map(item);
   return group;
 }
 
+const isCondition = (node, op) => node.op === op && node.level === "condition";
+
+/** The operands of a chain of "and" or "or", however it is nested; a node of another kind is a chain of one. */
+const operands = (op, node) =>
+  isCondition(node, op) ? node.items.flatMap((inner) => operands(op, inner)) : [node];
+
 function readItem(node, formula) {
-  if (node.op === "name") {
-    const { start, end, id = null, upload = null, version, file } = node;
-    return { kind: "picture", term: characters(formula, start, end), file, id, upload, version };
-  }
-  if (node.op === "at_least" || node.op === "like") {
-    return { kind: node.op, k: node.k, items: node.items.map((inner) => readItem(inner, formula)) };
-  }
-  return read(node, formula);
+  if (node.op === "weight") return { ...readItem(node.item, formula), weight: node.weight };
+  return node.level === "condition" ? read(node, formula) : readTerm(node, formula);
 }
 
-/**
- * Takes `- y` and `& ~y` off the end, as often as there is one. Their order counts: (x - y) & ~z is not (x & ~z) - y.
- * NOTs anywhere in a chain of ANDs may move to its end.
- */
-function peeled(tree) {
-  const without = [];
-  let base = tree;
-  for (;;) {
-    if (base.op === "minus") {
-      const [kept, removed] = base.items;
-      without.unshift({ node: removed, not: false });
-      base = kept;
-      continue;
-    }
-    const factors = flat("and", base);
-    const kept = factors.filter(({ op }) => op !== "not");
-    if (factors.length === 1 || !kept.length || kept.length === factors.length) return { base, without };
-    without.unshift(...factors.filter(({ op }) => op === "not").map(({ item }) => ({ node: item, not: true })));
-    base = kept.length === 1 ? kept[0] : { op: "and", items: kept };
+function readTerm(node, formula) {
+  const items = (nodes) => nodes.map((inner) => readTerm(inner, formula));
+  switch (node.op) {
+    case "name":
+      return readName(node, formula);
+    case "like":
+      return { kind: "like", items: items(node.items) };
+    case "at_least":
+      return { kind: "blend", op: node.op, k: node.k, items: items(node.items) };
+    case "not":
+      return { kind: "blend", op: node.op, items: items([node.item]) };
+    default:
+      return { kind: "blend", op: node.op, items: items(node.op === "minus" ? subtracted(node) : node.items) };
   }
 }
 
-/** The operands of a chain of one operator, however it is nested; a node of another kind is a chain of one. */
-const flat = (op, node) => (node.op === op ? node.items.flatMap((inner) => flat(op, inner)) : [node]);
+function readName({ kind, start, end, id, upload, version, file, crop }, formula) {
+  const term = characters(formula, start, end);
+  if (kind === "word" || kind === "definition") return { kind, term, file };
+  return { kind: "picture", term, file, id, upload, version, crop };
+}
+
+/** a - b - c is told as (a - b) - c. */
+function subtracted({ items: [first, second] }) {
+  return [...(first.op === "minus" ? subtracted(first) : [first]), second];
+}

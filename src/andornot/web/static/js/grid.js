@@ -8,13 +8,17 @@ const GAP = 12;
 const NARROWEST = 164;
 /** Rows beyond the window that exist too, so that they are there when they come into view. */
 const SPARE = 2;
+/** The height of the line between two parts of the pictures. */
+const LINE = 48;
 /** How long one rests before what flew by is filled and asked for: nobody wants all of it. */
 const REST = 60;
 
 /**
  * @typedef {{total: number, item: (index: number) => ?object, need: (from: number, to: number) => void,
- *   describe?: (picture: object) => {note?: Element, said?: string}, noteHeight?: number}} Source
+ *   describe?: (picture: object) => import("./tile.js").Description, noteHeight?: number,
+ *   line?: {at: number, words: string}}} Source
  *   Pictures by number. `need` says which are wanted; when they came, `grid.refresh()` is to be called.
+ *   `line`: these words stand before that picture, which begins a row.
  */
 
 /** Makes a grid called `label` for screen readers; `show(source)` fills it. */
@@ -29,16 +33,26 @@ export function makeGrid(label) {
   let resting = 0;
   let frame = 0;
   let lastTop = 0;
+  let line = null;
 
   const rowHeight = () => size + GAP + (source.noteHeight ?? 0);
-  const rowCount = () => Math.ceil(source.total / columns);
+  const parting = () => source.line?.at ?? Infinity;
+  /** How many rows stand before the line. */
+  const rowsBefore = () => Math.ceil(Math.min(parting(), source.total) / columns);
+  const rowOf = (index) =>
+    index < parting() ? Math.floor(index / columns) : rowsBefore() + Math.floor((index - parting()) / columns);
+  const rowCount = () => (source.total ? rowOf(source.total - 1) + 1 : 0);
+  const isBelow = (row) => source.line !== undefined && row >= rowsBefore();
+  const firstOf = (row) => (isBelow(row) ? parting() + (row - rowsBefore()) * columns : row * columns);
+  const endOf = (row) => Math.min(firstOf(row) + columns, isBelow(row) ? source.total : parting(), source.total);
+  const topOf = (row) => row * rowHeight() + (isBelow(row) ? LINE : 0);
 
   /** Makes the rows in view, and removes the others but for the one with the focus. */
   function draw() {
     frame = 0;
     if (!element.isConnected || !source.total) return;
     const top = -element.getBoundingClientRect().top;
-    const first = Math.max(0, Math.floor(top / rowHeight()) - SPARE);
+    const first = Math.max(0, Math.floor((top - LINE) / rowHeight()) - SPARE);
     const last = Math.min(rowCount() - 1, Math.floor((top + innerHeight) / rowHeight()) + SPARE);
     const isFlying = Math.abs(top - lastTop) > rowHeight() / 2;
     lastTop = top;
@@ -52,7 +66,7 @@ export function makeGrid(label) {
     const ahead = last - first + 1;
     const fillRows = () => {
       fillTiles();
-      source.need(Math.max(0, first - ahead) * columns, Math.min(source.total, (last + 1 + ahead) * columns));
+      source.need(firstOf(Math.max(0, first - ahead)), endOf(Math.min(rowCount() - 1, last + ahead)));
     };
     clearTimeout(resting);
     if (isFlying) resting = setTimeout(fillRows, REST);
@@ -61,12 +75,11 @@ export function makeGrid(label) {
 
   function makeRow(number) {
     const row = h("div", { class: "row", role: "row", "aria-rowindex": number + 1 });
-    row.style.transform = `translateY(${number * rowHeight()}px)`;
+    row.style.transform = `translateY(${topOf(number)}px)`;
     row.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
-    for (let column = 0; column < columns; column += 1) {
-      const index = number * columns + column;
-      if (index >= source.total) break;
-      const tile = place({ role: "gridcell", "aria-colindex": column + 1, "aria-label": "loading" });
+    for (let index = firstOf(number); index < endOf(number); index += 1) {
+      const column = index - firstOf(number) + 1;
+      const tile = place({ role: "gridcell", "aria-colindex": column, "aria-label": "loading" });
       tile.index = index;
       tile.tabIndex = index === active ? 0 : -1;
       row.append(tile);
@@ -97,20 +110,29 @@ export function makeGrid(label) {
     const hadFocus = element.contains(document.activeElement);
     columns = Math.max(2, Math.floor((width + GAP) / (NARROWEST + GAP)));
     size = (width - (columns - 1) * GAP) / columns;
-    element.style.height = `${Math.max(0, rowCount() * rowHeight() - GAP)}px`;
+    element.style.height = `${Math.max(0, topOf(rowCount()) - GAP)}px`;
     element.setAttribute("aria-rowcount", rowCount());
     element.setAttribute("aria-colcount", columns);
     for (const row of rows.values()) row.remove();
     rows.clear();
+    drawLine();
     lastTop = -element.getBoundingClientRect().top; // what jumps here does not fly
     draw();
     if (hadFocus) focus(active);
   }
 
+  function drawLine() {
+    line?.remove();
+    line = source.line && h("div", { class: "parting", role: "row" }, h("span", { role: "gridcell" }, source.line.words));
+    if (!line) return;
+    line.style.transform = `translateY(${rowsBefore() * rowHeight()}px)`;
+    element.prepend(line);
+  }
+
   /** Moves the focus to a picture, which is scrolled into view. */
   function focus(index) {
     active = Math.max(0, Math.min(source.total - 1, index));
-    const top = Math.floor(active / columns) * rowHeight();
+    const top = topOf(rowOf(active));
     const shift = element.getBoundingClientRect().top;
     const style = getComputedStyle(document.documentElement);
     const [above, below] = ["scrollPaddingTop", "scrollPaddingBottom"].map((name) => parseFloat(style[name]) || 0);
@@ -124,24 +146,22 @@ export function makeGrid(label) {
       ?.focus({ preventScroll: true });
   }
 
+  /** The picture so many rows below the active one, or as far as there are rows. */
+  function beside(step) {
+    const row = rowOf(active);
+    const next = Math.max(0, Math.min(rowCount() - 1, row + step));
+    return Math.min(firstOf(next) + active - firstOf(row), endOf(next) - 1);
+  }
+
   element.addEventListener("keydown", (event) => {
     if (!event.target.classList.contains("tile") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = Math.max(1, Math.floor(innerHeight / rowHeight()) - 1) * columns;
-    const steps = {
-      ArrowLeft: -1,
-      ArrowRight: 1,
-      ArrowUp: -columns,
-      ArrowDown: columns,
-      PageUp: -page,
-      PageDown: page,
-      Home: -Infinity,
-      End: Infinity,
-    };
-    if (!(event.key in steps)) return;
+    const page = Math.max(1, Math.floor(innerHeight / rowHeight()) - 1);
+    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+    const rowSteps = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page };
+    if (!(event.key in steps) && !(event.key in rowSteps)) return;
     event.preventDefault();
-    const target = active + steps[event.key];
-    if (Math.abs(steps[event.key]) === columns && (target < 0 || target >= source.total)) return;
-    focus(target);
+    if (event.key in steps) focus(active + steps[event.key]);
+    else focus(beside(rowSteps[event.key]));
   });
   element.addEventListener("focusin", (event) => {
     const tile = event.target.closest(".tile");
@@ -159,10 +179,10 @@ export function makeGrid(label) {
 
   return {
     element,
-    /** Shows other pictures. */
-    show(next) {
+    /** Shows other pictures; `at` is the one that Tab leads to. */
+    show(next, { at = 0 } = {}) {
       source = next;
-      active = 0;
+      active = at;
       element.hidden = source.total === 0;
       layOut();
     },

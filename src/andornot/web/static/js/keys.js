@@ -1,7 +1,7 @@
 /** Keys that work anywhere, and the query of narrow screens, which folds. */
 
 import { byId } from "./dom.js";
-import { activate, activeGroup, root } from "./query.js";
+import { aim, aimAt } from "./query.js";
 
 const isWriting = (element) => element.matches?.("input, textarea, select");
 
@@ -21,7 +21,7 @@ export function startKeys() {
 
 function escape(element) {
   if (isWriting(element)) element.blur();
-  else if (activeGroup() !== root()) activate(root());
+  else if (aim()) aimAt(null);
   else fold(true);
 }
 

@@ -5,8 +5,9 @@ import { byId, h, icon } from "./dom.js";
 /**
  * Opens the menu at `anchor`, which has the focus again afterwards.
  * @param {({label: string, icon: string, act: () => void} | undefined | false)[]} entries
+ * @param {Element[]} head  what stands above them
  */
-export function openMenu(anchor, entries) {
+export function openMenu(anchor, entries, head = []) {
   const menu = byId("menu");
   const choose = (act) => () => {
     menu.hidePopover();
@@ -15,7 +16,7 @@ export function openMenu(anchor, entries) {
   const buttons = entries
     .filter(Boolean)
     .map((entry) => h("button", { type: "button", onclick: choose(entry.act) }, icon(entry.icon), entry.label));
-  menu.replaceChildren(...buttons);
+  menu.replaceChildren(...head, ...buttons);
   menu.setAttribute("aria-label", anchor.getAttribute("aria-label"));
   menu.showPopover();
   const at = anchor.getBoundingClientRect();
@@ -30,9 +31,9 @@ export function openMenu(anchor, entries) {
 export function startMenu() {
   byId("menu").addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step) return;
+    if (!step || event.target.matches("input")) return;
     event.preventDefault();
-    const buttons = [...event.currentTarget.children];
+    const buttons = [...event.currentTarget.querySelectorAll(":scope > button")];
     const next = buttons.indexOf(document.activeElement) + step;
     buttons[(next + buttons.length) % buttons.length].focus();
   });

@@ -10,8 +10,15 @@ const SHOWN = 6000;
 /** Says something for a few seconds. */
 export function tell(text) {
   const notice = h("p", {}, text);
-  byId("notices").append(notice);
-  setTimeout(() => notice.remove(), SHOWN);
+  const host = byId("notices");
+  host.append(notice);
+  // Shown anew, it lies above a dialog that was opened since.
+  if (host.matches(":popover-open")) host.hidePopover();
+  host.showPopover();
+  setTimeout(() => {
+    notice.remove();
+    if (!host.childElementCount) host.hidePopover();
+  }, SHOWN);
 }
 
 /** Says when the gallery has changed, and that the server is gone for as long as it is; then all is loaded again. */

@@ -5,75 +5,96 @@
 
 import { go, here, moved } from "./address.js";
 import { ask, isAborted, newestOnly, Unreachable } from "./api.js";
-import { emptyGroup, isEmpty, picturesOf, placeOf, read, traysOf, write } from "./formula.js";
+import { cropped, emptyGroup, isEmpty, picturesOf, placeOf, read, tidy, traysOf, write } from "./formula.js";
+import { describe } from "./sentence.js";
 import { signal } from "./signal.js";
 
-/** Sent when trays, text or the error have changed. */
+/** Sent when trays, text, the error or the question have changed. */
 export const queryChanged = signal();
 
 /** Typing that goes on this long is one step back. */
 const PAUSE = 1500;
+const MOST_STEPS = 100;
 
 let group = emptyGroup();
-let active = group;
 let text = "";
 let fault = null;
 let typed = -Infinity;
+/** Which tray pictures are clicked into, if somebody chose one. */
+let aimed = null;
+/** What several clicked pictures are: "same" thing, or "both" together; null until somebody said so. */
+let meant = null;
+let isAsking = false;
+/** What there was before each change. */
+const steps = [];
 const newest = newestOnly();
-/** The server does not know what the files of uploads were called. */
+/** Servers before this one do not know what the files of uploads were called. */
 const uploadNames = new Map();
 
-/** The outermost group. */
-export const root = () => group;
+// --- what there is -----------------------------------------------------------------------------------------------
 
-/** The group that clicks add to. */
-export const activeGroup = () => active;
+/** The three trays. */
+export const root = () => group;
 
 /** The formula; while somebody types, it may be none. */
 export const formula = () => text;
 
-/** What is wrong with the text: `{message, position, length}`, or null. */
+/** What is wrong with the text: `{message, position, length, nearest}`, or null. */
 export const error = () => fault;
 
-/** The picture as it stands in a tray. */
-export function asItem({ id = null, upload = null, version, term, name }) {
+/** How many pictures are in the query. */
+export const size = () => picturesOf(group).length;
+
+/** Whether nothing is asked. */
+export const isBlank = () => isEmpty(group) && !text.trim();
+
+/** The query as an English sentence; "" for an empty one. */
+export const sentence = () => describe(group);
+
+/** The tray that somebody chose for the pictures that are clicked; null for the usual. */
+export const aim = () => aimed;
+
+/** The examples of which we want to know whether they are the same thing or both are wanted; null if we know. */
+export const question = () => (isAsking ? (group.all.findLast(({ kind }) => kind === "like") ?? null) : null);
+
+/** The picture as it stands in a tray; `crop` is the part of it that is meant, in fractions. */
+export function asItem({ id = null, upload = null, version = "", term, name }, crop = null) {
   if (upload) uploadNames.set(upload, name);
-  return { kind: "picture", term, file: name, id, upload, version };
+  return cropped({ kind: "picture", term, file: name, id, upload, version, crop: null }, crop);
 }
 
+/** A word as it stands in a tray; `term` is how it is written. */
+export const wordItem = (word) => ({ kind: "word", term: quoted(word), file: word });
+
+/** A name as it stands in a formula: in quotes, unless it is surely one name without. */
+export const quoted = (word) =>
+  /^[\p{L}\p{N}_]+$/u.test(word) && !/^(and|or|not|at_least|like)$/i.test(word)
+    ? word
+    : `"${word.replace(/["\\]/g, "\\$&")}"`;
+
 /** Where in the query a picture is: names of trays. */
-export function traysWith({ id, upload }) {
-  const found = new Set();
-  const look = (item) => {
-    for (const [tray, items] of traysOf(item)) {
-      for (const inner of items) {
-        if (inner.kind !== "picture") look(inner);
-        else if (upload ? inner.upload === upload : inner.id === id) found.add(tray);
-      }
-    }
-  };
-  look(group);
-  return [...found];
+export function traysWith(picture) {
+  const isIn = (item) => picturesOf(item).some((other) => isSame(other, picture));
+  return traysOf(group)
+    .filter(([, items]) => items.some(isIn))
+    .map(([tray]) => tray);
 }
+
+const isSame = (one, { id = null, upload = null }) => (upload ? one.upload === upload : one.id !== null && one.id === id);
+
+// --- changes by hand ---------------------------------------------------------------------------------------------
 
 /** Changes the trays by `act`, then writes the text anew. */
 export function edit(act) {
+  remember();
   act(group);
-  if (active !== group && !contains(group, active)) active = group;
-  newest(() => {});
-  text = write(group);
-  fault = null;
-  typed = -Infinity;
-  queryChanged.send();
-  go(text ? { q: text } : { q: "", all: "" });
+  tidy(group);
+  settle(write(group));
 }
 
-/** Adds to a tray of the active group, or of another; what an at_least or a like holds is in one tray. */
-export function add(item, tray, into = active) {
-  edit(() => {
-    (into.items ?? into[tray]).push(item);
-    if (item.kind !== "picture") active = item;
-  });
+/** Adds to a tray, or to the examples or the blend `into`. */
+export function add(item, tray = "all", into = group) {
+  edit(() => (into.items ?? into[tray]).push(item));
 }
 
 /** Takes an item out, wherever it is. */
@@ -82,21 +103,38 @@ export function remove(item) {
 }
 
 /** Takes an item from where it is to the end of a tray of a group. */
-export function move(item, tray, into) {
-  if (item === into || contains(item, into)) return;
+export function move(item, tray, into = group) {
+  if (item === into || placeOf(into, item)) return;
   edit(() => {
     drop(item);
-    delete item.not;
     (into.items ?? into[tray]).push(item);
   });
 }
 
-/** Puts another item in the place of one. */
-export function replace(item, other) {
+/** Puts another item in the place of one; several, if there are more. */
+export function replace(item, ...others) {
   edit(() => {
     const { items } = placeOf(item, group);
-    items[items.indexOf(item)] = other;
-    if (other.kind !== "picture") active = other;
+    items.splice(items.indexOf(item), 1, ...others);
+  });
+}
+
+/** Makes one item of two, in the place of the second: `{kind: "blend", op}` or `{kind: "like"}`. */
+export function join(item, onto, { kind, op }) {
+  if (item === onto || placeOf(onto, item)) return;
+  edit(() => {
+    if (placeOf(item, group)) drop(item);
+    const { items } = placeOf(onto, group);
+    // A weight is of a whole term.
+    const parts = [onto, item].map(({ weight, ...rest }) => rest);
+    items[items.indexOf(onto)] = { kind, ...(op && { op }), items: parts, weight: onto.weight };
+  });
+}
+
+/** How much an item counts; 1 is as much as the others. */
+export function weigh(item, weight) {
+  edit(() => {
+    item.weight = weight;
   });
 }
 
@@ -104,21 +142,89 @@ export function replace(item, other) {
 export function clear() {
   edit(() => {
     group = emptyGroup();
-    active = group;
   });
 }
 
-/** From now on clicks add to this group. */
-export function activate(chosen) {
-  if (active === chosen) return;
-  active = chosen;
+/** From now on pictures that are clicked go into this tray; with null they are examples of what is looked for. */
+export function aimAt(tray) {
+  if (aimed === tray) return;
+  aimed = tray;
   queryChanged.send();
 }
 
+// --- pictures that are clicked -----------------------------------------------------------------------------------
+
+/**
+ * A plain click on a picture: the first is looked for, a second one is one more example of the same thing. Whether
+ * that was meant is asked once.
+ */
+export function click(picture) {
+  if (aimed) {
+    add(asItem(picture), aimed);
+  } else if (!traysWith(picture).includes("all")) {
+    const wasOne = Boolean(example()) && !meant;
+    addExample(picture);
+    isAsking = wasOne;
+    queryChanged.send();
+  }
+}
+
+/** One more example of what is looked for. */
+export function moreLikeThis(picture) {
+  if (traysWith(picture).includes("all")) return;
+  addExample(picture);
+}
+
+/** An example of what is not looked for. */
+export function notThis(picture) {
+  if (!traysWith(picture).includes("none")) add(asItem(picture), "none");
+}
+
+/** A word into a tray. */
+export function addWord(word, tray = "all") {
+  const isThere = group[tray].some(({ kind, file }) => kind === "word" && file === word);
+  if (!isThere) add(wordItem(word), tray);
+}
+
+/** Says what several clicked pictures are: "same" thing, or "both" together. */
+export function answer(reading) {
+  const examples = question();
+  meant = reading;
+  isAsking = false;
+  if (reading === "both" && examples) replace(examples, ...examples.items);
+  else queryChanged.send();
+}
+
+function addExample(picture) {
+  const item = asItem(picture);
+  const other = meant === "both" ? null : example();
+  if (!other) add(item);
+  else if (other.kind === "like") add(item, "items", other);
+  else join(item, other, { kind: "like" });
+}
+
+/** What one more example would join: the last examples, or the last picture. */
+const example = () => group.all.findLast(({ kind }) => kind === "like" || kind === "picture");
+
+// --- text --------------------------------------------------------------------------------------------------------
+
 /** The text as somebody types it. */
 export function type(value) {
+  if (value === text) return Promise.resolve();
+  const now = performance.now();
+  const isSameStep = now - typed < PAUSE;
+  if (!isSameStep) remember();
+  typed = now;
   text = value;
-  return readText({ isTyped: true });
+  return readText({ isSameStep });
+}
+
+/** Another text, as a whole. */
+export function setText(value) {
+  remember();
+  typed = -Infinity;
+  text = value;
+  return readText();
 }
 
 /** An error that only the search can find, shown like the others. */
@@ -130,52 +236,73 @@ export function blame(failure) {
 /** Follows the address from now on. */
 export function startQuery() {
   moved.on(({ now, before }) => {
-    if (now.q !== before.q && now.q !== text) readAddress();
+    if (now.q === before.q || now.q === text) return;
+    // Who goes back has undone.
+    if (steps.at(-1)?.text === now.q) steps.pop();
+    else remember();
+    readAddress();
   });
   return readAddress();
 }
 
 function readAddress() {
   text = here().q;
-  return readText({ isTyped: false });
+  typed = -Infinity;
+  return readText();
 }
 
-async function readText({ isTyped }) {
-  if (!text.trim()) {
+async function readText({ isSameStep = false } = {}) {
+  const asked = text;
+  if (!asked.trim()) {
     newest(() => {});
-    accept(emptyGroup(), isTyped);
+    accept(emptyGroup(), isSameStep);
     return;
   }
   try {
-    const answer = await newest((stop) => ask("/api/formula", { formula: text }, { signal: stop }));
-    // What trays hold is a term; a condition stays text.
-    accept(answer.is_condition ? emptyGroup() : read(answer.tree, text), isTyped);
+    const { tree } = await newest((stop) => ask("/api/formula", { formula: asked }, { signal: stop }));
+    accept(read(tree, asked), isSameStep);
   } catch (failure) {
     if (isAborted(failure) || failure instanceof Unreachable) return;
     blame(failure);
   }
 }
 
-function accept(trays, isTyped) {
-  group = active = trays;
+function accept(trays, isSameStep) {
+  group = trays;
   for (const picture of picturesOf(group)) picture.file = uploadNames.get(picture.upload) ?? picture.file;
+  settle(text, isSameStep);
+}
+
+// --- and back ----------------------------------------------------------------------------------------------------
+
+/** Whether there is something to undo. */
+export const canUndo = () => steps.length > 0;
+
+/** Takes the last change back. */
+export function undo() {
+  if (!steps.length) return;
+  const before = steps.pop();
+  ({ group, meant, isAsking } = before);
+  settle(before.text);
+}
+
+function remember() {
+  steps.push({ text, meant, isAsking, group: structuredClone(group) });
+  if (steps.length > MOST_STEPS) steps.shift();
+}
+
+/** The trays are as they should be, and so is the text from now on. */
+function settle(next, isSameStep = false) {
+  newest(() => {});
+  text = next;
   fault = null;
+  if (isEmpty(group)) [aimed, meant, isAsking] = [null, null, false];
+  if (!question()) isAsking = false;
   queryChanged.send();
-  if (!isTyped) return;
-  const now = performance.now();
-  go({ q: text }, { replace: now - typed < PAUSE });
-  typed = now;
+  go(text.trim() ? { q: text } : { q: "", all: "" }, { replace: isSameStep });
 }
 
 function drop(item) {
   const { items } = placeOf(item, group);
   items.splice(items.indexOf(item), 1);
 }
-
-const contains = (outer, item) => placeOf(item, outer) !== null;
-
-/** How many pictures are in the query. */
-export const size = () => picturesOf(group).length;
-
-/** Whether nothing is asked. */
-export const isBlank = () => isEmpty(group) && !text.trim();

@@ -2,6 +2,8 @@
 
 import { ask, isAborted } from "./api.js";
 import { h } from "./dom.js";
+import { placesOf } from "./frames.js";
+import { percent } from "./words.js";
 
 const PAGE = 200;
 const NOTE = 30;
@@ -57,8 +59,39 @@ export function listed(pictures, words, word) {
     noteHeight: NOTE,
     describe(picture) {
       const value = words(picture);
-      const note = h("p", { class: "note", "aria-hidden": "true" }, h("span", {}, picture.name), h("b", {}, value));
-      return { note, said: `${word} ${value}` };
+      return { note: note(picture.name, value), said: `${word} ${value}` };
     },
   };
 }
+
+/**
+ * The hits of an answer; weak ones stand below a line.
+ * @param {import("./stacks.js").Stacked[]} shown  what of it is to be seen
+ * @param {(id: number) => void} toggle  opens or folds a stack
+ */
+export function answered({ names }, shown, toggle) {
+  const byId = new Map(shown.map((one) => [one.hit.id, one]));
+  const firstWeak = shown.findLastIndex(({ isWeak }) => !isWeak) + 1;
+  const words = firstWeak ? "Below: weak matches" : "Only weak matches";
+  return {
+    total: shown.length,
+    item: (index) => shown[index].hit,
+    need: () => {},
+    noteHeight: NOTE,
+    line: firstWeak < shown.length ? { at: firstWeak, words } : undefined,
+    describe(hit) {
+      const { others, isOpen, isInside } = byId.get(hit.id);
+      const match = percent(hit.truth);
+      return {
+        note: note(hit.name, match),
+        said: `match ${match}${hit.is_weak ? ", weak" : ""}`,
+        places: placesOf(hit, names),
+        stack: others.length ? { count: others.length, isOpen, toggle: () => toggle(hit.id) } : undefined,
+        isInside,
+      };
+    },
+  };
+}
+
+const note = (name, value) =>
+  h("p", { class: "note", "aria-hidden": "true" }, h("span", {}, name), h("b", {}, value));

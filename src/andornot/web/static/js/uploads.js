@@ -3,36 +3,42 @@
 import { go } from "./address.js";
 import { ask } from "./api.js";
 import { takePhoto } from "./camera.js";
+import { isRoom } from "./choosing.js";
 import { announce, byId } from "./dom.js";
 import { dropOn } from "./drag.js";
 import { tell } from "./notices.js";
 import * as query from "./query.js";
-import { WORDS } from "./words.js";
 
-/** Uploads pictures and adds each to a tray, one after the other. */
-export async function addFiles(files, tray = "with", group = query.activeGroup()) {
+/** The server keeps no longer names. */
+const LONGEST = 200;
+
+/** Uploads pictures and adds each to a tray, one after the other; without a tray, as if they were clicked. */
+export async function addFiles(files, tray, group) {
   // Browsers do not know all that the server does, such as RAW: it decides about files of which they say nothing.
   const pictures = files.filter(({ type }) => !type || type.startsWith("image/"));
-  if (!pictures.length) tell("That is not a picture.");
+  if (files.length && !pictures.length) tell("That is not a picture.");
   for (const file of pictures) {
-    announce(`Reading ${file.name || "the picture"}`);
+    if (!isRoom()) return;
+    const name = file.name || "pasted picture";
+    announce(`Reading ${name}`);
     document.body.classList.add("is-uploading");
     try {
       const { upload, term = upload } = await ask(
         "/api/uploads",
-        {},
+        { name: name.slice(-LONGEST) },
         {
           method: "POST",
           body: file,
           headers: { "Content-Type": file.type || "image/unknown" },
         },
       );
-      const name = file.name || "pasted picture";
-      query.add(query.asItem({ upload, term, name }), tray, group);
-      announce(`${name} added to ${WORDS[tray].title}`);
+      const picture = { upload, term, name };
+      if (tray) query.add(query.asItem(picture), tray, group);
+      else query.click(picture);
+      announce(`${name} added to the query`);
       if (query.size() === 1) go({ view: "pictures", all: "" });
     } catch (error) {
-      tell(`${file.name || "The picture"}: ${error.message}`);
+      tell(`${name}: ${error.message}`);
     } finally {
       document.body.classList.remove("is-uploading");
     }

@@ -1,28 +1,9 @@
 /** The words of the page: one thing has one name everywhere. */
 
 export const WORDS = {
-  with: {
-    title: "With",
-    short: "with",
-    sign: "or",
-    action: "Add to “with”",
-    hint: "Pictures whose features are put together",
-  },
-  common: {
-    title: "In common",
-    short: "common",
-    sign: "and",
-    action: "Add to “in common”",
-    hint: "Only what these share",
-  },
-  without: {
-    title: "Without",
-    short: "without",
-    sign: "not",
-    action: "Add to “without”",
-    hint: "What these show is taken away",
-  },
-  items: { title: "At least", short: "at least", sign: "at_least", action: "Add", hint: "What several of these show" },
+  all: { title: "All of these", hint: "What a picture has to show" },
+  any: { title: "Any of these", hint: "One of them is enough" },
+  none: { title: "None of these", hint: "What a picture must not show" },
 };
 
 export const SCORES = {
@@ -44,7 +25,12 @@ export const pictures = (number) => `${count(number)} ${number === 1 ? "picture"
 export const decimal = (number, digits = 3) => number.toFixed(digits);
 
 /** A truth as a match in percent; only what is certain is 0 % or 100 %. */
-export const percent = (truth) => `${truth > 0 && truth < 1 ? Math.min(99, Math.max(1, Math.round(100 * truth))) : 100 * truth} %`;
+export const percent = (truth) =>
+  `${truth > 0 && truth < 1 ? Math.min(99, Math.max(1, Math.round(100 * truth))) : 100 * truth} %`;
+
+/** "31 May 2024"; what is less than a day is left as it is. */
+export const day = (date) =>
+  /^\d{4}-\d\d-\d\d$/.test(date) ? new Date(date).toLocaleDateString("en-GB", { dateStyle: "long", timeZone: "UTC" }) : date;
 
 /** "taken 31 May 2024", or "file of 31 May 2024" where no camera noted it. */
 export function dated({ taken, taken_from }) {

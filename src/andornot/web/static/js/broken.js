@@ -1,0 +1,31 @@
+/** The files that could not be read, and why. */
+
+import { ask } from "./api.js";
+import { byId, h } from "./dom.js";
+import { count } from "./words.js";
+
+const PAGE = 200;
+
+/** Opens the list of them. */
+export function showBroken() {
+  const list = h("ul", { class: "broken" });
+  const more = h("button", { type: "button", class: "more", hidden: true, onclick: () => load() }, "Show more");
+  const words = h("p", { class: "hint", role: "status" }, "Reading…");
+  const load = async () => {
+    try {
+      const { total, files } = await ask("/api/broken", { offset: list.childElementCount, limit: PAGE });
+      list.append(...files.map(drawFile));
+      words.textContent = "They are left out of the gallery. Mend or remove them, and index again.";
+      byId("broken-title").textContent = `${count(total)} ${total === 1 ? "file" : "files"} could not be read`;
+      more.hidden = list.childElementCount >= total;
+    } catch (error) {
+      words.textContent = error.message;
+    }
+  };
+  byId("broken-body").replaceChildren(words, list, more);
+  byId("broken").showModal();
+  load();
+}
+
+const drawFile = ({ name, path, reason }) =>
+  h("li", {}, h("b", { title: path }, path ?? name), h("span", { class: "hint" }, reason));

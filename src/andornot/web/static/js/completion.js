@@ -1,0 +1,109 @@
+/** What could stand at the cursor, in a list below the line: words with their counts, file names, definitions. */
+
+import { ask, newestOnly } from "./api.js";
+import { byId, debounced, h, icon } from "./dom.js";
+import { characters } from "./formula.js";
+import { thumbnail } from "./gallery.js";
+import { count } from "./words.js";
+
+const PAUSE = 60;
+const MOST = 8;
+const newest = newestOnly();
+
+let answer = { start: 0, end: 0, completions: [] };
+let chosen = -1;
+
+/** Whether there is a list to choose from. */
+export const isCompleting = () => !byId("completions").hidden;
+
+/** Completes what is typed into a field. */
+export function startCompletion(field) {
+  const list = byId("completions");
+  const askSoon = debounced(() => document.activeElement === field && complete(field), PAUSE);
+  field.addEventListener("input", (event) => {
+    if (event.isTrusted) askSoon();
+  });
+  field.addEventListener("blur", close);
+  field.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && !isCompleting()) {
+      if (step > 0) complete(field);
+    } else if (step) choose(chosen + step);
+    else if (event.key === "Escape" && isCompleting()) close();
+    else if ((event.key === "Enter" || event.key === "Tab") && isCompleting() && chosen >= 0) take(field);
+    else {
+      if (event.key === "Enter") close();
+      return;
+    }
+    event.preventDefault();
+  });
+  // The field keeps the focus while one clicks.
+  list.addEventListener("pointerdown", (event) => event.preventDefault());
+  list.addEventListener("click", (event) => {
+    const option = event.target.closest("[role=option]");
+    if (!option) return;
+    chosen = [...list.children].indexOf(option);
+    take(field);
+  });
+}
+
+async function complete(field) {
+  const cursor = [...field.value.slice(0, field.selectionStart)].length;
+  try {
+    const parameters = { text: field.value, cursor: String(cursor), limit: String(MOST) };
+    answer = await newest((signal) => ask("/api/complete", parameters, { signal }));
+  } catch {
+    close(); // no list is no harm
+    return;
+  }
+  if (document.activeElement === field) draw();
+}
+
+function draw() {
+  const { completions } = answer;
+  const list = byId("completions");
+  list.replaceChildren(
+    ...completions.map(({ kind, label, pictures, id, version }, place) =>
+      h(
+        "li",
+        { role: "option", id: `completion-${place}`, "aria-selected": "false" },
+        kind === "picture" && id !== null
+          ? h("img", { src: thumbnail({ id, version }), alt: "" })
+          : icon(kind === "definition" ? "stack" : "word"),
+        h("span", { class: "label" }, label),
+        pictures !== null && h("span", { class: "count" }, count(pictures)),
+      ),
+    ),
+  );
+  list.hidden = completions.length === 0;
+  byId("formula").setAttribute("aria-expanded", String(completions.length > 0));
+  choose(-1);
+}
+
+function choose(place) {
+  const options = [...byId("completions").children];
+  // Before the first and behind the last is the text itself.
+  chosen = place < -1 ? options.length - 1 : place >= options.length ? -1 : place;
+  options.forEach((option, at) => option.setAttribute("aria-selected", String(at === chosen)));
+  options[chosen]?.scrollIntoView({ block: "nearest" });
+  if (chosen >= 0) byId("formula").setAttribute("aria-activedescendant", `completion-${chosen}`);
+  else byId("formula").removeAttribute("aria-activedescendant");
+}
+
+function take(field) {
+  const { start, end, completions } = answer;
+  const { text } = completions[chosen];
+  const before = characters(field.value, 0, start) + text;
+  field.value = before + characters(field.value, end);
+  field.setSelectionRange(before.length, before.length);
+  close();
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function close() {
+  newest(() => {});
+  byId("completions").hidden = true;
+  byId("formula").setAttribute("aria-expanded", "false");
+  choose(-1);
+}

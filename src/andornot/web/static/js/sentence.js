@@ -1,0 +1,88 @@
+/** A query as one sentence, for who does not read formulas. */
+
+const isWord = ({ kind }) => kind === "word" || kind === "definition";
+
+/** "a, b and c" */
+export function listed(words, last = "and") {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
+}
+
+/** The sentence of three trays: "Pictures that show a dog and a sofa, not like these 2"; "" if they are empty. */
+export function describe(group) {
+  const words = said(group);
+  return words && `Pictures that ${words}`;
+}
+
+function said({ all, any, none }) {
+  const wanted = [
+    ...(all.some(isWord) ? [`show ${listed(all.filter(isWord).map(named))}`] : []),
+    ...all.filter((item) => !isWord(item)).map(predicate),
+    ...(any.length ? [alternatives(any)] : []),
+  ];
+  if (!none.length) return listed(wanted);
+  if (wanted.length) return [listed(wanted), ...unwanted(none).map((words) => `not ${words}`)].join(", ");
+  const refused = [
+    ...(none.some(isWord) ? [`do not show ${listed(none.filter(isWord).map(named), "or")}`] : []),
+    ...unwanted(none.filter((item) => !isWord(item))).map((words) => `are not ${words}`),
+  ];
+  return listed(refused);
+}
+
+function alternatives(items) {
+  return items.every(isWord) ? `show ${listed(items.map(named), "or")}` : listed(items.map(predicate), "or");
+}
+
+/** What is not wanted; plain examples are counted together. */
+function unwanted(items) {
+  const examples = items.filter(({ kind, crop }) => (kind === "picture" && !crop) || kind === "like");
+  const pictures = examples.flatMap((item) => item.items ?? [item]);
+  const others = items.filter((item) => !examples.includes(item)).map((item) => named(item));
+  return pictures.length > 1 ? [...others, `like these ${pictures.length}`] : [...others, ...examples.map(named)];
+}
+
+function predicate(item) {
+  if (isWord(item)) return `show ${named(item)}`;
+  return item.kind === "group" ? said(item) : `are ${named(item)}`;
+}
+
+/** "a dog", "like beach.jpg" */
+function named(item) {
+  const { weight = 1 } = item;
+  const emphasis = weight === 1 ? "" : weight > 1 ? " (counts more)" : " (counts less)";
+  return bare(item) + emphasis;
+}
+
+function bare(item) {
+  switch (item.kind) {
+    case "word":
+      return withArticle(item.file);
+    case "definition":
+      return `“${item.file}”`;
+    case "picture":
+      return `like ${called(item)}`;
+    case "like":
+      return `like these ${item.items.length}`;
+    case "group":
+      return `those that ${said(item)}`;
+    default:
+      return blended(item);
+  }
+}
+
+const called = (item) => (item.kind === "picture" && item.crop ? `a part of ${item.file}` : item.file);
+
+/** What is blended, without "like". */
+const part = (item) => (item.items ? bare(item).replace(/^like /, "") : called(item));
+
+function blended({ op, k, items }) {
+  const parts = items.map(part);
+  if (op === "not") return `like the opposite of ${parts[0]}`;
+  if (op === "minus") return `like ${parts[0]} without ${listed(parts.slice(1))}`;
+  if (op === "at_least") return `like what at least ${k} of ${listed(parts)} share`;
+  return op === "and" ? `like what ${listed(parts)} share` : `like ${listed(parts)} put together`;
+}
+
+function withArticle(word) {
+  if (/[^s]s$/i.test(word)) return word; // more than one, most likely
+  return `${/^[aeiou]/i.test(word) ? "an" : "a"} ${word}`;
+}

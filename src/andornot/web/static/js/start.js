@@ -1,0 +1,123 @@
+/** Where to start: what the gallery shows in words, queries that work on it, and pictures of one's own. */
+
+import { addressOf, FILTERS, here } from "./address.js";
+import { ask } from "./api.js";
+import { byId, h, icon } from "./dom.js";
+import { changed, gallery, thumbnail } from "./gallery.js";
+import * as query from "./query.js";
+import { count } from "./words.js";
+
+/** So many words are shown at first, fewer where there is little place; the rest on request. */
+const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 32;
+const MOST = 200;
+const THUMBNAILS = 4;
+/** Words are counted in the background: until that is done, ask again. */
+const AGAIN = 1500;
+
+/** What the server told of this state of the gallery. */
+let told = null;
+let isAll = false;
+
+changed.on(() => {
+  told = null;
+});
+
+/** Draws the start into `host`, if nothing is asked and nothing filtered. */
+export function drawStart(host) {
+  const isHere = !here().q && query.isBlank() && gallery().pictures > 0 && !FILTERS.some((name) => here()[name]);
+  host.hidden = !isHere;
+  if (!isHere) return;
+  if (!told) load(host);
+  else if (host.told !== told) fill(host);
+}
+
+async function load(host) {
+  const mine = (told = { words: [], examples: [], isReady: true });
+  fill(host);
+  const [{ words, is_ready: isReady }, { examples }] = await Promise.all([
+    ask("/api/words", { limit: MOST }).catch(() => ({ words: [], is_ready: true })),
+    ask("/api/examples").catch(() => ({ examples: [] })),
+  ]);
+  if (told !== mine) return;
+  told = { words, examples, isReady };
+  fill(host);
+  if (!isReady) setTimeout(() => told && !told.isReady && load(host), AGAIN);
+}
+
+function fill(host) {
+  host.told = told;
+  const { words, examples, isReady } = told;
+  host.replaceChildren(
+    ...[
+      words.length > 0 && h("h2", {}, "Start with a word"),
+      words.length > 0 && drawWords(host, words),
+      !isReady && h("p", { class: "hint", role: "status" }, "The words of this gallery are being counted…"),
+      examples.length > 0 && h("h2", {}, words.length ? "Or with an example" : "Start with an example"),
+      examples.length > 0 && h("ul", { class: "examples" }, examples.map(drawExample)),
+      drawOwn(words.length + examples.length ? "Or start" : "Start"),
+    ].filter(Boolean),
+  );
+}
+
+function drawWords(host, words) {
+  const shown = isAll ? words : words.slice(0, FIRST);
+  const rest = words.length - shown.length;
+  const entries = shown.map(({ word, pictures }) =>
+    h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", class: "word", onclick: () => query.addWord(word) },
+        word,
+        h("span", { class: "count" }, h("span", { class: "said" }, "pictures: "), count(pictures)),
+      ),
+    ),
+  );
+  const more = h(
+    "button",
+    {
+      type: "button",
+      class: "link",
+      onclick: () => {
+        isAll = true;
+        fill(host);
+        host.querySelectorAll(".word")[FIRST]?.focus();
+      },
+    },
+    `${count(rest)} more`,
+  );
+  return h("ul", { class: "cloud", "aria-label": "Words of this gallery" }, entries, rest > 0 && h("li", {}, more));
+}
+
+const drawExample = ({ formula, sentence, hits }) =>
+  h(
+    "li",
+    {},
+    h(
+      "a",
+      { href: addressOf({ view: "pictures", q: formula, all: "", picture: "" }) },
+      h("b", {}, sentence),
+      h(
+        "span",
+        { class: "found-pictures" },
+        hits.slice(0, THUMBNAILS).map((hit) => h("img", { src: thumbnail(hit), alt: "" })),
+      ),
+    ),
+  );
+
+function drawOwn(start) {
+  const choose = h("button", { type: "button", class: "link", onclick: () => byId("file").click() }, "choose a file");
+  return h(
+    "p",
+    { class: "own" },
+    icon("picture"),
+    h(
+      "span",
+      {},
+      `${start} from a picture of your own: drop it here, paste it, or `,
+      choose,
+      ". It goes to the machine that serves this page, and nowhere else.",
+    ),
+  );
+}

@@ -1,0 +1,464 @@
+"""What the page shows, in a real browser: answers, the start, a picture looked at, filters, the help.
+
+Answers of the server are made up where they are to be of a kind that small galleries do not give.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from browser import NARROW, Page, check
+from selenium.webdriver.common.keys import Keys
+from serving import address_of, served
+
+from andornot.gallery import Gallery
+
+WORDS = {"words": [{"word": word, "pictures": count, "share": 0.1} for word, count in (("cow", 1200), ("sea", 7))]}
+EXAMPLES = {
+    "examples": [
+        {
+            "formula": "1 | 2",
+            "sentence": "shows a cow and the sea",
+            "hits": [{"id": number, "name": "x.jpg", "term": str(number), "version": ""} for number in (1, 2, 3)],
+        }
+    ]
+}
+FOLDERS = {
+    "name": "",
+    "folder": "",
+    "pictures": 64,
+    "folders": [
+        {
+            "name": "drawn",
+            "folder": "drawn",
+            "pictures": 61,
+            "folders": [{"name": "may", "folder": "drawn/may", "pictures": 9, "folders": []}],
+        },
+        {"name": "more", "folder": "more", "pictures": 3, "folders": []},
+    ],
+}
+NOTHING = {"words": [], "is_ready": True}
+# The usual answers of a gallery that has no words.
+USUAL = {
+    "/api/words": NOTHING,
+    "/api/examples": {"examples": []},
+    "/api/folders": FOLDERS,
+    "/api/definitions": {"definitions": []},
+}
+HITS = """
+  const hits = [[5, 0.9], [6, 0.8], [7, 0.7], [8, 0.6], [9, 0.2], [10, 0.1]].map(([id, truth], place) => ({
+    id, truth, name: `hit-${place}.jpg`, term: String(id), version: "", label: "", path: null, distance: 1 - truth,
+    taken: "2024-05-31T18:00:00", taken_from: "file", is_weak: truth < 0.5, words: [], why: [],
+    where: place === 0 ? [{ term: "1", box: [0, 0.25, 0.5, 0.75] }, { term: "like(2, 3)", box: [0.5, 0, 1, 0.5] }] : [],
+    stacked_on: { 1: 5, 3: 6 }[place] ?? null,
+  }));
+  const named = (id) => ({ name: String(id), id, upload: null, version: "", file: `${id}.jpg` });
+  const names = [1, 2, 3].map(named);
+  return { formula: "1", names, total: 64, hits, seconds: 0.002 };
+"""
+
+
+@contextmanager
+def told(page: Page, answers: dict[str, object] | None = None, search: str = "") -> Iterator[None]:
+    """The server's answers to some paths are these; `search` is a body of a function that makes that of a search."""
+    source = f"""
+      const answers = {json.dumps({**USUAL, **(answers or {})})};
+      const search = {f"() => {{ {search} }}" if search else "null"};
+      const real = window.fetch;
+      window.asked = [];
+      window.fetch = async (address, options) => {{
+        const {{ pathname, search: given }} = new URL(address, location);
+        window.asked.push(pathname + given);
+        if (pathname === "/api/search" && search) return Response.json(search());
+        if (pathname in answers) return Response.json(answers[pathname]);
+        if (pathname === "/api/search" || pathname === "/api/pictures") {{
+          const url = new URL(address, location);
+          url.searchParams.delete("folder");
+          return real(url, options);
+        }}
+        return real(address, options);
+      }};"""
+    fake = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
+    try:
+        yield
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", fake)
+
+
+@pytest.fixture
+def hits(page) -> Iterator[Page]:
+    """Six hits: the second and the fourth are nearly the first, the last two are weak."""
+    with told(page, search=HITS):
+        page.go("/?q=1")
+        page.wait(lambda: "hit-0.jpg" in page.tiles())
+        yield page
+
+
+def focused(page: Page) -> str:
+    return page.run("return document.activeElement.title")
+
+
+def asked(page: Page, path: str) -> list[str]:
+    return [one for one in page.run("return window.asked") if one.startswith(path)]
+
+
+def shown(page: Page, selector: str) -> str:
+    """How far an element can be seen."""
+    return page.run("return getComputedStyle(document.querySelector(arguments[0])).opacity", selector)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_match_is_in_percent_and_weak_ones_stand_below_a_line(hits):
+    notes = hits.run("return [...document.querySelectorAll('.note b')].map((note) => note.textContent)")
+    assert notes == ["90 %", "70 %", "20 %", "10 %"]
+    assert hits.one(".parting").text == "Below: weak matches"
+    tops = hits.run(
+        "return [...document.querySelectorAll('.tile, .parting')].map((e) => [e.title, e.getBoundingClientRect().top])"
+    )
+    tops = dict(tops)
+    assert tops["hit-0.jpg"] == tops["hit-2.jpg"] < tops[""] < tops["hit-4.jpg"] == tops["hit-5.jpg"]
+    hits.run("document.querySelector('.tile').focus()")
+    hits.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)  # from the second of two, over the line
+    assert focused(hits) == "hit-5.jpg"
+    hits.press(Keys.ARROW_UP, Keys.HOME)
+    assert focused(hits) == "hit-0.jpg"
+    assert "match 10 %, weak" in hits.tile("hit-5.jpg").get_attribute("aria-label")
+    hits.look("weak")
+
+
+def test_copies_lie_in_a_stack_that_opens_and_folds(hits):
+    assert hits.tiles() == ["hit-0.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
+    assert "2 nearly the same folded" in hits.one(".facts").text
+    hits.button("Show 2 nearly the same").click()
+    everything = ["hit-0.jpg", "hit-1.jpg", "hit-3.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
+    hits.wait(lambda: hits.tiles() == everything)
+    assert len(hits.all(".is-inside")) == 2
+    hits.look("stack")
+    hits.button("Fold 2 nearly the same").click()
+    hits.wait(lambda: len(hits.tiles()) == 4)
+    hits.run("document.querySelector('.tile').focus()")
+    hits.press("s")
+    hits.wait(lambda: hits.tiles() == everything)
+    assert focused(hits) == "hit-0.jpg"
+    hits.press("s")
+    hits.wait(lambda: len(hits.tiles()) == 4)
+
+
+def test_frames_say_where_each_term_was_found(hits):
+    frames = '.tile[title="hit-0.jpg"] .frames'
+    hits.wait(lambda: hits.all(frames))
+    labels = hits.run(
+        "return [...document.querySelectorAll(arguments[0] + ' .found')].map((e) => e.textContent)", frames
+    )
+    assert labels == ["1.jpg", "these 2"]
+    assert shown(hits, frames) == "0"
+    hits.actions().move_to_element(hits.tile("hit-0.jpg")).perform()
+    hits.wait(lambda: shown(hits, frames) == "1")
+    hits.actions().move_to_element(hits.one("#top")).perform()
+    hits.wait(lambda: shown(hits, frames) == "0")
+    hits.button("Show where").click()
+    hits.wait(lambda: shown(hits, frames) == "1")
+    assert "frames=1" in hits.driver.current_url
+    assert hits.button("Show where").get_attribute("aria-pressed") == "true"
+    hits.look("where")
+    hits.button("Show where").click()
+    hits.wait(lambda: shown(hits, frames) == "0")
+
+
+def test_a_frame_lies_where_the_square_shows_that_part(page):
+    part = page.run_async(
+        "const { covered, drawFrames } = await import('/static/js/frames.js');"
+        "const part = covered({ naturalWidth: 200, naturalHeight: 100 });"
+        "const [found] = drawFrames([{ box: [0.25, 0, 0.5, 1], label: 'x', colour: 0 }], part).children;"
+        "return [part, found.style.left, found.style.top]"
+    )
+    assert part == [[0.25, 0, 0.75, 1], "0%", "0%"]
+
+
+def test_more_like_this_and_not_this_are_on_every_picture(page):
+    with told(page):
+        page.go()
+        a, b, c, d = page.first(4)
+        page.actions().move_to_element(page.tile(a)).perform()
+        page.button("More like this").click()
+        page.wait(lambda: a in page.formula)
+        page.wait(page.hits)
+        page.go("/?all=1&q=1")
+        page.actions().move_to_element(page.tile(b)).perform()
+        page.button("Not this").click()
+        page.wait(lambda: b in page.formula)
+        page.run("document.querySelector(`.tile[title='${arguments[0]}']`).focus()", c)
+        page.press("m")
+        page.wait(lambda: c in page.formula)
+        page.run("document.querySelector(`.tile[title='${arguments[0]}']`).focus()", d)
+        page.press("n")
+        page.wait(lambda: d in page.formula)
+
+
+def test_an_old_answer_is_dimmed_while_the_query_has_a_mistake(window):
+    with told(window):
+        window.go("/?q=1")
+        window.wait(window.hits)
+        before = window.hits()
+        window.type_formula("1 & | x")
+        window.wait(lambda: window.all(".grid.is-stale"))
+        assert window.hits() == before
+        assert "mistake" in window.one(".facts").text
+        window.look("stale")
+        window.type_formula("1")
+        window.wait(lambda: not window.all(".grid.is-stale"))
+    check(window, " 400 (Bad Request)")
+
+
+# --- the start -------------------------------------------------------------------------------------------------------
+
+
+def test_the_start_offers_words_examples_and_a_picture_of_ones_own(page):
+    with told(page, {"/api/words": {**WORDS, "is_ready": True}, "/api/examples": EXAMPLES}):
+        page.go()
+        page.wait(lambda: len(page.all(".start .word")) == 2)
+        assert page.one(".start .word").text.split() == ["cow", "pictures:", "1,200"]
+        assert "choose a file" in page.one(".start .own").text
+        page.first(4)  # and below it the gallery
+        page.look("start")
+        assert len(page.all(".start .examples img")) == 3
+        page.one(".start .examples a").click()
+        page.wait_formula("1 | 2")
+        page.wait(page.hits)
+        assert not page.all(".start:not([hidden])")
+        page.driver.back()
+        page.one(".start .examples a")
+
+
+def test_a_gallery_without_words_starts_kindly(page):
+    with told(page):
+        page.go()
+        page.wait(lambda: "of your own" in page.one(".start").text)
+        assert not page.all(".start .word")
+        assert "click one to find others like it" in page.one(".facts").text
+
+
+def test_an_empty_gallery_is_kind_everywhere(tmp_path, gallery, screenshots):
+    empty = Gallery.create(tmp_path / "empty", gallery.model)
+    with served(empty) as client, closing(Page(address_of(client), screenshots)) as page, told(page):
+        for path, words in {"/": "No pictures yet", "/features": "empty", "/compare": "nothing to compare"}.items():
+            page.go(path)
+            page.wait(lambda words=words: words in page.one("#main").text)
+        assert not page.all(".card")
+        check(page)
+
+
+# --- looking closer --------------------------------------------------------------------------------------------------
+
+
+PICTURE = {
+    "id": 5,
+    "name": "hit-0.jpg",
+    "term": "5",
+    "version": "",
+    "label": "drawn",
+    "taken": "2024-05-31T18:00:00",
+    "taken_from": "camera",
+    "path": "/home/me/hit-0.jpg",
+    "width": 64,
+    "height": 48,
+    "features": [{"feature": 563, "degree": 0.8, "shown_by": []}],
+    "words": [{"word": "cow", "truth": 0.9}, {"word": "polar bear", "truth": 0.4}],
+}
+WHY = HITS.replace(
+    "return {",
+    """
+  const shown = (id) => ({ id, name: `${id}.jpg`, term: String(id), version: "" });
+  const reason = (feature, name, id) => ({ feature, name, contribution: 0.1, shown_by: [shown(id)] });
+  hits[0].why = [reason(563, "cow", 1), reason(564, "", 2), reason(565, "cow", 3)];
+  return {""",
+)
+
+
+def test_why_is_said_in_words_and_numbers_only_under_features(page):
+    with told(page, {"/api/pictures/5": PICTURE}, WHY):
+        page.go("/?q=1&picture=5")
+        page.wait(lambda: "Why this one" in page.one("#closer").text)
+        text = page.one("#closer").text
+        assert "A match of 90 %" in text
+        assert "563" not in text
+        rows = [row.text for row in page.all("#closer .reasons li")]
+        assert rows == ["cow", "something without a word"]
+        assert len(page.all("#closer .reasons img")) == 3
+        assert "Nearly the same" in text
+        page.look("why-in-words")
+        page.one("#closer summary").click()
+        page.wait(lambda: "Feature 563" in page.one("#closer").text)
+        page.button("hit-1.jpg").click()
+        page.wait(lambda: "picture=6" in page.driver.current_url)
+
+
+def test_a_picture_tells_its_tags_and_its_path_and_what_can_be_done(page):
+    page.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    with told(page, {"/api/pictures/5": PICTURE, "/api/formula": {}}, HITS):
+        page.go("/?q=1&picture=5")
+        page.wait(lambda: "/home/me/hit-0.jpg" in page.one("#closer").text)
+        page.button("Copy path").click()
+        page.wait(lambda: "copied" in page.one("#notices p").text)
+        assert page.run_async("return navigator.clipboard.readText()") == "/home/me/hit-0.jpg"
+        assert page.button("Open full size").get_attribute("href").endswith("/api/pictures/5/picture")
+        assert page.button("Choose a part")
+        page.button("polar bear").click()
+        page.wait(lambda: "polar bear" in page.formula)
+        page.button("Not this").click()
+        page.wait(lambda: not page.driver.find_element("id", "closer").is_displayed())
+        page.wait(lambda: "5" in page.formula)
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+def test_filters_of_the_address_are_chips_that_are_removed(page):
+    with told(page):
+        page.go("/?q=1&after=2000-01-01&file_dates=1&folder=drawn")
+        chips = lambda: [chip.text for chip in page.all(".filters .filter")]  # noqa: E731
+        page.wait(
+            lambda: (
+                chips() == ["Folder: drawn", "Taken from 1 January 2000 on", "Dates of files count, too", "All filters"]
+            )
+        )
+        page.look("filters")
+        page.button("Remove: Taken from 1 January 2000 on").click()
+        page.wait(lambda: "after" not in page.driver.current_url)
+        page.button("Remove: All filters").click()
+        page.wait(lambda: not page.all(".filters:not([hidden])"))
+        assert "folder" not in page.driver.current_url
+        page.driver.back()
+        page.wait(lambda: chips()[0] == "Folder: drawn")
+
+
+def test_folders_are_a_tree_with_counts(page):
+    with told(page, {"/api/definitions": {"definitions": [{"name": "sunset", "kind": "term", "pictures": 31}]}}):
+        page.go("/?q=1")
+        page.button("Filter").click()
+        page.wait(lambda: len(page.all("#filter-tree .folder")) == 2)
+        assert page.one("#filter-tree .folder").text.split() == ["drawn", "61"]
+        page.button("Folders in drawn").click()
+        page.look("folders")
+        page.wait(lambda: len(page.all("#filter-tree .folder")) == 3)
+        page.all("#filter-tree .folder")[1].click()
+        page.wait(lambda: "folder=drawn%2Fmay" in page.driver.current_url)
+        page.wait(lambda: any("folder=drawn%2Fmay" in one for one in asked(page, "/api/search")))
+        assert page.one("#filter-tree [aria-pressed=true]").text.split()[0] == "may"
+        assert "sunset" in page.one("#filter-names").text
+        page.press(Keys.ESCAPE)
+        page.wait(lambda: not page.driver.find_element("id", "filter-panel").is_displayed())
+        assert page.run("return document.activeElement.dataset.item") == "filter"
+
+
+# --- when something is not as it should be ---------------------------------------------------------------------------
+
+
+def test_files_that_could_not_be_read_are_listed_behind_their_number(page):
+    gallery = page.run_async("return (await fetch('/api/gallery')).json()")
+    files = [{"name": "bad.jpg", "path": None, "reason": "it ends too early"}]
+    with told(page, {"/api/gallery": {**gallery, "broken": 1}, "/api/broken": {"total": 1, "files": files}}):
+        page.go()
+        page.button("1 could not be read").click()
+        page.wait(lambda: "it ends too early" in page.one("#broken").text)
+        assert "bad.jpg" in page.one("#broken").text
+        page.look("broken")
+        page.press(Keys.ESCAPE)
+        page.wait(lambda: not page.driver.find_element("id", "broken").is_displayed())
+
+
+def test_a_refused_camera_is_told_once_and_rightly(page):
+    page.run("navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError'));")
+    page.button("Camera").click()
+    page.wait(lambda: page.all("#notices p"))
+    assert [notice.text for notice in page.all("#notices p")] == [
+        "The camera was not allowed. You can allow it in the browser, beside the address."
+    ]
+
+
+def test_the_65th_picture_does_not_enter(page):
+    with told(page):
+        page.go(f"/?all=1&q=like({','.join(str(number) for number in range(1, 65))})")
+        page.wait(lambda: page.run_async("const { size } = await import('/static/js/query.js'); return size()") == 64)
+        before = page.formula
+        page.tile(page.first(1)[0]).click()
+        page.wait(lambda: "at most 64" in page.one("#notices p").text)
+        assert page.formula == before
+
+
+def test_icons_are_there_when_the_server_is_not(page):
+    page.wait(lambda: page.all("#icon-closer"))
+    page.one("#theme")
+    drawn = page.run_async("const { icon } = await import('/static/js/dom.js'); return icon('closer').innerHTML")
+    assert 'href="#icon-closer"' in drawn
+
+
+def test_an_upload_that_was_forgotten_is_explained(window):
+    with told(window):
+        window.go("/?q=upload-0123456789abcdef")
+        window.wait(lambda: "Choose that picture again" in window.one("#main").text)
+    check(window, " 400 (Bad Request)")
+
+
+def test_compare_says_what_can_be_done(page):
+    page.go("/compare")
+    page.wait(lambda: "Click two pictures here" in page.one("#main").text)
+    page.one(".choices button").click()
+    page.wait(lambda: "Click the other picture here" in page.one("#main").text)
+    page.all(".choices button")[1].click()
+    page.wait(lambda: page.all(".logic tbody tr"))
+
+
+def test_the_help_is_one_screen_with_three_drawings(page):
+    page.go("/help")
+    assert len(page.all(".drawings svg")) == 3
+    assert page.run("return document.documentElement.scrollHeight <= innerHeight")
+    assert "Feature" not in page.one(".help").text
+    page.look("help")
+
+
+# --- by touch --------------------------------------------------------------------------------------------------------
+
+
+def test_a_tap_offers_and_does_not_stick(phone):
+    with told(phone):
+        phone.go("/?all=1&q=1")
+        a, b = phone.first(2)
+        phone.tap(phone.tile(a))
+        phone.wait(lambda: phone.all(".is-offered"))
+        phone.tap(phone.tile(b))  # which offers itself instead
+        phone.wait(lambda: phone.one(".is-offered").get_attribute("title") == b)
+        assert len(phone.all(".is-offered")) == 1
+        phone.tap(phone.button("Not this"))
+        phone.wait(lambda: b in phone.formula)
+        phone.wait(lambda: not phone.all(".is-offered"))
+
+
+def test_a_stack_and_a_filter_work_by_touch_and_nothing_is_too_wide(phone):
+    with told(phone, {"/api/words": {**WORDS, "is_ready": True}, "/api/examples": EXAMPLES}, HITS):
+        phone.go("/?q=1&after=2000-01-01")
+        phone.wait(lambda: phone.tap(phone.button("Show 2 nearly the same")) is None)
+        phone.wait(lambda: len(phone.tiles()) == 6)
+        phone.tap(phone.button("Remove: Taken from 1 January 2000 on"))
+        phone.wait(lambda: "after" not in phone.driver.current_url)
+        phone.tap(phone.one("[data-item=filter]"))
+        phone.one("#filter-panel")
+        phone.look("narrow-filter")
+        for path in ("/", "/?q=1&folder=a-very-long-folder/with-a-very-long-name-inside", "/?q=1&picture=5", "/help"):
+            phone.go(path)
+            assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0], path
+
+
+def test_no_word_is_broken_on_a_narrow_screen(phone):
+    phone.go("/?all=1&q=1")
+    phone.tap(phone.tile(phone.first(1)[0]))
+    fits = phone.run(
+        "return [...document.querySelectorAll('.offer span')]"
+        "  .map((e) => [e.textContent, e.scrollWidth <= e.clientWidth + 1])"
+    )
+    assert fits == [["More like this", True], ["Not this", True]]
