@@ -131,17 +131,17 @@ class Page:
         self.wait(lambda: self.formula == text, f"the text is {self.formula!r}, not {text!r}")
 
     def trays(self) -> dict[str, list[str]]:
-        """The names of the pictures in the outermost trays; those in groups are not told."""
+        """The names of the chips in the outermost trays; those in groups are not told."""
         return self.run(
             "const trays = {};"
-            "for (const name of ['with', 'common', 'without'])"
+            "for (const name of ['all', 'any', 'none'])"
             "  trays[name] = [...document.querySelectorAll(`.is-root > .${name} > ul > li > .holder > .chip`)]"
             "    .map((chip) => chip.getAttribute('aria-label'));"
             "return trays"
         )
 
     def wait_trays(self, **names: list[str]) -> None:
-        expected = {"with": [], "common": [], "without": [], **names}
+        expected = {"all": [], "any": [], "none": [], **names}
         self.wait(lambda: self.trays() == expected, f"the trays are {self.trays()}, not {expected}")
 
     def hits(self) -> list[str]:

@@ -49,72 +49,25 @@ def test_a_click_finds_what_is_like_the_picture(page, gallery):
     [name] = page.first(1)
     page.look("all")
     page.tile(name).click()
-    page.wait_trays(**{"with": [name]})
+    page.wait_trays(all=[name])
     page.wait_formula(name)
     page.wait_hits(found(gallery, name))
     page.look("hits")
 
 
-def test_a_picture_offers_the_three_trays_and_groups_nest(page, gallery):
-    a, b, c, d, e, *three = page.first(8)
-    page.tile(a).click()
-    page.wait_hits(found(gallery, a))
-    page.button("All pictures").click()
-    page.offer(b, "common")
-    page.wait_formula(f"{a} & {b}")
-    page.offer(c, "without")
-    page.wait_formula(f"{a} & {b} - {c}")
-    page.button("Add a group to “in common”").click()
-    page.button("A group of pictures").click()
-    page.tile(d).click()
-    page.tile(e).click()
-    page.wait_formula(f"{a} & {b} & ({d} | {e}) - {c}")
-    page.wait_trays(**{"with": [a], "common": [b], "without": [c]})
-    page.button("Adding here").click()
-    page.one(".is-root > .without > .tray-heading button").click()
-    page.button("What at least two of some share").click()
-    for name in three:
-        page.tile(name).click()
-    page.wait_formula(f"{a} & {b} & ({d} | {e}) - {c} - at_least(2, {', '.join(three)})")
-    page.look("groups")
-    page.button("Results").click()
-    page.wait_hits(found(gallery, page.formula))
-
-
-def test_a_picture_can_be_dragged_into_a_tray_and_on(page, gallery):
-    a, b, c = page.first(3)
-    page.drag(page.tile(a), ".tray.common")
-    page.wait_trays(common=[a])
-    page.wait_hits(found(gallery, a))
-    page.button("All pictures").click()
-    page.drag(page.tile(b), ".tray.without")
-    page.wait_formula(f"{a} - {b}")
-    page.drag(page.chip(b), ".tray.with")
-    page.wait_formula(f"{b} & {a}")
-    page.drag(page.tile(c), ".tray.with")
-    page.wait_formula(f"({b} | {c}) & {a}")
-    page.chip(c).click()
-    page.button("Remove").click()
-    page.wait_trays(**{"with": [b], "common": [a]})
-    page.button("Clear").click()
-    page.wait_trays()
-    page.wait_formula("")
-
-
 def test_text_becomes_trays_and_trays_become_text(page, gallery):
     a, b, c = page.first(3)
-    page.type_formula(f"({a}|{b}) & !{c}")
-    page.wait_trays(**{"with": [a, b], "without": [f"{c}, by NOT"]})
-    page.wait_hits(found(gallery, f"({a} | {b}) & ~{c}"))
-    assert page.formula == f"({a}|{b}) & !{c}"  # what was typed stays, as long as only text is edited
-    page.chip(f"{c}, by NOT").click()
-    page.button("Subtract it instead of NOT").click()
-    page.wait_formula(f"({a} | {b}) - {c}")
-    page.chip(b).send_keys("c")
-    page.wait_formula(f"{a} & {b} - {c}")
+    text = f"{a}  and not {c} and ({b} or 5)"
+    page.type_formula(text)
+    fifth = page.wait(lambda: page.trays()["any"])[1]
+    page.wait_trays(all=[a], any=[b, fifth], none=[c])
+    page.wait_hits(found(gallery, text))
+    assert page.formula == text  # what was typed stays, as long as only text is edited
+    page.chip(c).send_keys("a")
+    page.wait_formula(f"{a} and {c} and ({b} or 5)")
     page.chip(a).send_keys(Keys.DELETE)
-    page.wait_formula(f"{b} - {c}")
-    page.wait_hits(found(gallery, f"{b} - {c}"))
+    page.wait_formula(f"{c} and ({b} or 5)")
+    page.wait_hits(found(gallery, f"{c} and ({b} or 5)"))
 
 
 def test_names_are_written_as_the_formula_wants_them(page, gallery):
@@ -125,7 +78,7 @@ def test_names_are_written_as_the_formula_wants_them(page, gallery):
     page.button("All pictures").click()
     page.tile("same.jpg").click()  # there are two of that name
     identity = next(i for i, path in zip(gallery.ids, gallery.paths, strict=True) if path.endswith("more/same.jpg"))
-    page.wait_formula(f'"a cow.jpg" | {identity}')
+    page.wait_formula(f'like("a cow.jpg", {identity})')
 
 
 def test_a_mistake_is_shown_at_its_spot_while_the_results_stay(window):
@@ -207,14 +160,7 @@ def test_text_to_trays_to_text_keeps_the_meaning(page):
         "~1 & 2",
     ]
     formulas = [*by_hand, *some_formulas(200)]
-    told = page.run_async(
-        "const { read, write } = await import('/static/js/formula.js');"
-        "const { ask } = await import('/static/js/api.js');"
-        "const through = async (text) => write(read((await ask('/api/formula', { formula: text })).tree, text));"
-        "return Promise.all(given[0].map(async (text) => {"
-        "  const once = await through(text); return [once, await through(once)]; }))",
-        formulas,
-    )
+    told = through_trays(page, formulas)
     values = Representation(torch.rand(27, 3, 3, generator=torch.Generator().manual_seed(0)).softmax(-1))
     pictures = {str(number): value for number, value in enumerate(values, 1)}
     for formula, (once, twice) in zip(formulas, told, strict=True):
@@ -224,13 +170,59 @@ def test_text_to_trays_to_text_keeps_the_meaning(page):
             assert one.isclose(other), f"{formula} became {once}"
 
 
+def some_conditions(count: int) -> list[str]:
+    """Conditions of all shapes, in which no picture is named twice."""
+    chance = random.Random(1)
+
+    def grow(depth: int, names: Iterator[int]) -> str:
+        kind = chance.choice(["term", "not", "and", "or", "and", "or"]) if depth else "term"
+        if kind == "term":
+            inside = " | ".join(str(next(names)) for _ in range(chance.choice([1, 1, 2])))
+            return chance.choice(["", "", "2*", "0.5*"]) + chance.choice(["({})", "like({})"]).format(inside)
+        if kind == "not":
+            return f"not ({grow(depth - 1, names)})"
+        return f" {kind} ".join(f"({grow(depth - 1, names)})" for _ in range(chance.randint(2, 3)))
+
+    return [grow(chance.randint(1, 3), itertools.count(1)) for _ in range(count)]
+
+
+def test_conditions_keep_their_meaning_in_trays(page):
+    formulas = ["not 1", "not not 1", "1 and 2 or 3", "(1 or 2) and (3 or 4)", "not (2*1 or 2)", *some_conditions(100)]
+    told = through_trays(page, formulas)
+    for formula, (once, twice) in zip(formulas, told, strict=True):
+        assert once == twice, formula
+        truths = {}
+        for name in Formula(formula).names:
+            truths[name] = torch.tensor(int(name) / 30)
+        one, other = (of_terms(Formula(text), truths) for text in (formula, once))
+        assert one == pytest.approx(other, abs=1e-5), f"{formula} became {once}"
+
+
+def of_terms(formula: Formula, truths: dict[str, torch.Tensor]) -> float:
+    """The truth of a condition; that of a term is the mean of its pictures'."""
+    given = [torch.stack([truths[name] for name in term.names]).mean() for term in formula.terms]
+    return formula.truth_of_terms(given).item()
+
+
+def through_trays(page: Page, formulas: list[str]) -> list[list[str]]:
+    """Each formula written from its trays, and once more."""
+    return page.run_async(
+        "const { read, write } = await import('/static/js/formula.js');"
+        "const { ask } = await import('/static/js/api.js');"
+        "const through = async (text) => write(read((await ask('/api/formula', { formula: text })).tree, text));"
+        "return Promise.all(given[0].map(async (text) => {"
+        "  const once = await through(text); return [once, await through(once)]; }))",
+        formulas,
+    )
+
+
 # --- pictures from elsewhere -----------------------------------------------------------------------------------------
 
 
 def test_a_file_joins_the_query(page, gallery, tmp_path):
     file = picture_file(tmp_path)
     page.driver.find_element("id", "file").send_keys(str(file))
-    page.wait_trays(**{"with": ["mine.png"]})
+    page.wait_trays(all=["mine.png"])
     assert page.formula.startswith("upload-")
     page.wait_hits(found(gallery, str(file)))
     page.look("upload")
@@ -244,26 +236,26 @@ def test_a_file_can_be_dropped_on_a_tray_or_pasted(page, tmp_path):
         "const transfer = new DataTransfer();"
         "transfer.items.add(new File([new Uint8Array(arguments[0])], 'dropped.png', { type: 'image/png' }));"
         "for (const kind of ['dragover', 'drop'])"
-        "  document.querySelector('.tray.without').dispatchEvent("
+        "  document.querySelector('.tray.none').dispatchEvent("
         "    new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true }));",
         content,
     )
-    page.wait_trays(without=["dropped.png"])
+    page.wait_trays(none=["dropped.png"])
     page.run(
         "const transfer = new DataTransfer();"
         "transfer.items.add(new File([new Uint8Array(arguments[0])], 'pasted.png', { type: 'image/png' }));"
         "document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true }));",
         content,
     )
-    page.wait_trays(**{"with": ["pasted.png"], "without": ["dropped.png"]})
-    page.wait(lambda: page.formula.count("upload-") == 2 and " - " in page.formula)
+    page.wait_trays(all=["pasted.png"], none=["dropped.png"])
+    page.wait(lambda: page.formula.count("upload-") == 2 and " and not " in page.formula)
 
 
 def test_the_camera_takes_a_picture(page):
     page.button("Camera").click()
     page.wait(lambda: page.run("return document.getElementById('viewfinder').videoWidth"))
     page.button("Take it").click()
-    page.wait_trays(**{"with": ["photo.jpg"]})
+    page.wait_trays(all=["photo.jpg"])
 
 
 def test_what_is_no_picture_is_refused_in_words(window, tmp_path):
@@ -335,8 +327,8 @@ def test_the_page_of_a_feature_shows_its_degrees_and_its_pictures(page, gallery)
 
 def test_two_pictures_and_what_the_logic_makes_of_them(page):
     a, b = page.first(2)
-    page.type_formula(f"{a} | {b}")
-    page.wait_trays(**{"with": [a, b]})
+    page.type_formula(f"{a} and {b}")
+    page.wait_trays(all=[a, b])
     page.button("Compare").click()
     page.wait(lambda: page.all(".logic tbody tr"))
     values = page.run(
@@ -372,10 +364,10 @@ def test_back_and_forward_lead_through_queries_and_views(page, gallery):
     page.wait(lambda: page.all(".card"))
     page.button("Pictures").click()
     page.wait_hits(found(gallery, a))
-    page.type_formula(f"{a} | {b}")
-    page.wait_hits(found(gallery, f"{a} | {b}"))
+    page.type_formula(f"{a} and {b}")
+    page.wait_hits(found(gallery, f"{a} and {b}"))
     page.driver.back()
-    page.wait_trays(**{"with": [a]})
+    page.wait_trays(all=[a])
     page.wait_hits(found(gallery, a))
     page.driver.back()
     page.wait(lambda: page.all(".card"))
@@ -385,8 +377,8 @@ def test_back_and_forward_lead_through_queries_and_views(page, gallery):
     page.wait_trays()
     for _ in range(4):
         page.driver.forward()
-    page.wait_trays(**{"with": [a, b]})
-    page.wait_hits(found(gallery, f"{a} | {b}"))
+    page.wait_trays(all=[a, b])
+    page.wait_hits(found(gallery, f"{a} and {b}"))
 
 
 def test_the_date_of_a_file_is_not_called_taken(page):
@@ -448,16 +440,16 @@ def test_the_keyboard_is_enough(page, gallery):
     page.press(Keys.ARROW_RIGHT)
     assert focused() == b
     page.press(Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ENTER)
-    page.wait_trays(**{"with": [b]})
+    page.wait_trays(all=[b])
     near = found(gallery, b)
     page.wait_hits(near)
     assert focused() == near[0]
-    page.press(Keys.ARROW_RIGHT, "c")
-    page.wait_formula(f"{b} & {near[1]}")
+    page.press(Keys.ARROW_RIGHT, "m")
+    page.wait_formula(f"like({b}, {near[1]})")
     hits = found(gallery, page.formula)
     page.wait_hits(hits)
     page.press("n")
-    page.wait_formula(f"{b} & {near[1]} - {hits[0]}")
+    page.wait_formula(f"like({b}, {near[1]}) and not {hits[0]}")
     hits = found(gallery, page.formula)
     page.wait_hits(hits)
     page.press(" ")
@@ -516,8 +508,8 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
     tile = phone.tile(name)
     phone.tap(tile)  # shows what there is to choose
     phone.wait_trays()
-    phone.tap(phone.button("Add to “in common”"))
-    phone.wait_trays(common=[name])
+    phone.tap(phone.button("More like this"))
+    phone.wait_trays(all=[name])
     phone.wait_hits(found(gallery, name, 2))
     assert not phone.driver.find_element("id", "trays").is_displayed()
     phone.tap(phone.one("#unfold"))

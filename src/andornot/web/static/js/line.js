@@ -4,7 +4,7 @@ import { isCompleting, startCompletion } from "./completion.js";
 import { announce, byId, debounced, h } from "./dom.js";
 import { characters } from "./formula.js";
 import * as query from "./query.js";
-import { readings } from "./readings.js";
+import { isMissingSign, readings } from "./readings.js";
 
 const PAUSE = 150;
 
@@ -70,6 +70,9 @@ function offers(fault) {
   return offered.found;
 }
 
+/** Who types two words does not ask for signs. */
+const kindly = ({ message }) => (isMissingSign(message) ? "Words are joined by and, or, not." : message);
+
 /** Underlines the spot in a copy of the text that lies under the field, and says below what is wrong. */
 async function mark(error) {
   const [field, copy, message] = ["formula", "formula-copy", "formula-error"].map(byId);
@@ -84,7 +87,7 @@ async function mark(error) {
   const spot = h("mark", {}, characters(field.value, start, end) || "\u00a0");
   copy.append(characters(field.value, 0, start), spot, characters(field.value, end));
   follow();
-  message.replaceChildren(h("span", { class: "pointer" }), h("span", {}, fault.message));
+  message.replaceChildren(h("span", { class: "pointer" }), h("span", {}, kindly(fault)));
   const left = spot.getBoundingClientRect().left - copy.getBoundingClientRect().left;
   message.style.setProperty("--spot", `${Math.max(0, Math.min(left, copy.clientWidth))}px`);
   const found = await offers(fault);

@@ -6,7 +6,9 @@ import { quoted } from "./query.js";
 
 const MOST = 4;
 const MOST_WORDS = 12;
-const MISSING = /^expected "&"/;
+
+/** Whether two things stand side by side with nothing between them. */
+export const isMissingSign = (message) => message.startsWith('expected "&"');
 
 /**
  * Other texts that can be searched: the nearest words for one that is not known, `dog and sofa` for `dog sofa`.
@@ -14,7 +16,7 @@ const MISSING = /^expected "&"/;
  */
 export async function readings(text, fault) {
   const { position = 0, length = 0, nearest = [], message } = fault;
-  if (MISSING.test(message)) return joined(text, position);
+  if (isMissingSign(message)) return joined(text, position);
   return nearest.slice(0, MOST).map((word) => ({
     text: characters(text, 0, position) + quoted(word) + characters(text, position + length),
     words: word,
@@ -33,7 +35,7 @@ async function joined(text, position) {
   for (let count = 0; count < MOST_WORDS; count += 1) {
     all = `${characters(all, 0, at)}and ${characters(all, at)}`;
     const fault = await faultOf(all);
-    if (!fault || !MISSING.test(fault.message)) return [...found, { text: all, words: all, isSure: true }];
+    if (!fault || !isMissingSign(fault.message)) return [...found, { text: all, words: all, isSure: true }];
     at = fault.position;
   }
   return found;

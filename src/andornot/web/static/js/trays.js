@@ -48,7 +48,7 @@ function drawQuestion() {
     h("button", { type: "button", "data-item": reading, onclick: () => query.answer(reading) }, words);
   redraw(
     place,
-    examples.items.slice(0, 3).map((item) => h("span", { class: "thumb" }, face(item))),
+    ...examples.items.slice(0, 3).map((item) => h("span", { class: "thumb" }, face(item))),
     h("span", {}, "Same thing, or both together?"),
     button("Same thing", "same"),
     button(examples.items.length > 2 ? "All together" : "Both together", "both"),
