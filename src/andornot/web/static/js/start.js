@@ -117,7 +117,7 @@ function drawOwn(start) {
       {},
       `${start} from a picture of your own: drop it here, paste it, or `,
       choose,
-      ". It goes to the machine that serves this page, and nowhere else.",
+      ". It goes nowhere but to the machine that serves this page.",
     ),
   );
 }
