@@ -6,7 +6,7 @@ import torch
 
 from andornot.gallery.folder_tree import FolderTree
 from andornot.gallery.name_index import NameIndex
-from andornot.gallery.stacking import stacked_on
+from andornot.gallery.stacking import NEARLY_EQUAL, PERHAPS_EQUAL, stacked_on
 
 
 @pytest.mark.parametrize("beginning", ["", "b", "B", "be", "beach", "7", "jp", "ß", "STRASSE", "\n", "zz"])
@@ -55,16 +55,35 @@ def test_a_gallery_without_pictures_has_no_folders():
 
 
 def test_a_picture_is_stacked_on_the_first_that_it_nearly_equals_and_that_is_not_stacked_itself():
-    codes = torch.from_numpy(np.random.default_rng(0).integers(-9, 10, (40, 3)))
+    draw = np.random.default_rng(0)
+    codes = torch.from_numpy(draw.integers(-9, 10, (60, 3)))
+    degrees = torch.from_numpy(draw.random((60, 4)))
+
+    def cosine(of, one, other):
+        return float(of[one].double() @ of[other].double() / (of[one].double().norm() * of[other].double().norm()))
+
     expected: list[int | None] = []
-    for place, one in enumerate(codes.double()):
+    for place in range(len(codes)):
         alike = (
             earlier
             for earlier in range(place)
             if expected[earlier] is None
-            and float(one @ codes[earlier].double() / (one.norm() * codes[earlier].double().norm())) >= 0.8
+            and cosine(codes, place, earlier) >= PERHAPS_EQUAL
+            and cosine(degrees, place, earlier) >= NEARLY_EQUAL
         )
         expected.append(next(alike, None))
-    assert stacked_on(codes, 0.8) == expected
+    assert stacked_on(codes, lambda places: degrees[places]) == expected
     assert any(place is not None for place in expected)
-    assert stacked_on(torch.empty(0, 3)) == []
+    assert stacked_on(torch.empty(0, 3), lambda places: degrees[places]) == []
+
+
+def test_degrees_are_read_of_those_alone_that_may_be_copies():
+    asked: list[list[int]] = []
+
+    def degrees_of(places):
+        asked.append(places.tolist())
+        return torch.ones(len(places), 2)
+
+    assert stacked_on(torch.tensor([[9, 0], [0, 9], [9, 1]]), degrees_of) == [None, None, 0]
+    assert stacked_on(torch.tensor([[9, 0], [0, 9]]), degrees_of) == [None, None]
+    assert asked == [[0, 2]]

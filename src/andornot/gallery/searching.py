@@ -446,7 +446,10 @@ class Searcher:
         """For each picture the first earlier one of the list that it nearly equals."""
         if not ids:
             return []
-        places = stacked_on(self.centred.codes_of(self._records.rows_of(np.array(ids))))
+        rows = self._records.rows_of(np.array(ids))
+        places = stacked_on(
+            self.centred.codes_of(rows), lambda doubtful: self._sources.represent(rows[doubtful]).degrees
+        )
         return [None if place is None else ids[place] for place in places]
 
     def _represent_word(self, word: Named) -> Representation:
