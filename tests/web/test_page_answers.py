@@ -446,7 +446,7 @@ def test_a_stack_and_a_filter_work_by_touch_and_nothing_is_too_wide(phone):
         phone.wait(lambda: len(phone.tiles()) == 6)
         phone.tap(phone.button("Remove: Taken from 1 January 2000 on"))
         phone.wait(lambda: "after" not in phone.driver.current_url)
-        phone.tap(phone.one("[data-item=filter]"))
+        phone.wait(lambda: phone.tap(phone.one("[data-item=filter]")) is None)
         phone.one("#filter-panel")
         phone.look("narrow-filter")
         for path in ("/", "/?q=1&folder=a-very-long-folder/with-a-very-long-name-inside", "/?q=1&picture=5", "/help"):

@@ -25,6 +25,9 @@ const active = () => FILTERS.filter((name) => here()[name]);
 /** Draws the filters of the address into a list; a click removes one. */
 export function drawChips(list) {
   const names = active();
+  const state = JSON.stringify(names.map((name) => [name, here()[name]]));
+  if (list.dataset.state === state) return; // a click on what is drawn anew just then would be lost
+  list.dataset.state = state;
   list.hidden = names.length === 0;
   const chip = (words, changes, name) =>
     h(
