@@ -60,7 +60,8 @@ class Completer:
         several = [self._word(word, spot) for word in seen[: room - min(least, len(definitions))]]
         several += definitions[: room - len(several)]
         several += files[: limit - len(several)]
-        unseen = (self._word(word, spot) for word in words if not word.pictures)
+        # What no picture shows is told only where nothing else begins so.
+        unseen = [] if several else [self._word(word, spot) for word in words]
         operators = _operators(_OPENING, spot.beginning) if spot.beginning and not (spot.kind or spot.in_list) else ()
         return list(islice(chain(several, unseen, operators), limit))
 

@@ -70,8 +70,12 @@ function offers(fault) {
   return offered.found;
 }
 
-/** Who types two words does not ask for signs. */
-const kindly = ({ message }) => (isMissingSign(message) ? "Words are joined by and, or, not." : message);
+/** Who types two words does not ask for signs; what is near an unknown word is offered, and need not be told. */
+function kindly({ message, position = 0, length = 0, nearest = [] }) {
+  if (isMissingSign(message)) return "Words are joined by and, or, not.";
+  if (!nearest.length) return message;
+  return `“${characters(byId("formula").value, position, position + length)}” is no word that is known here, and no picture.`;
+}
 
 /** Underlines the spot in a copy of the text that lies under the field, and says below what is wrong. */
 async function mark(error) {

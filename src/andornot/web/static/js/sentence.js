@@ -83,6 +83,6 @@ function blended({ op, k, items }) {
 }
 
 function withArticle(word) {
-  if (/[^s]s$/i.test(word)) return word; // more than one, most likely
+  if (/[^su]s$/i.test(word)) return word; // more than one, most likely
   return `${/^[aeiou]/i.test(word) ? "an" : "a"} ${word}`;
 }
