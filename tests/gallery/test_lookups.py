@@ -1,5 +1,7 @@
 """What is looked up while somebody types or browses: names, folders, copies."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from andornot.gallery.folder_tree import FolderTree
 from andornot.gallery.name_index import NameIndex
 from andornot.gallery.stacking import NEARLY_EQUAL, PERHAPS_EQUAL, stacked_on
+from andornot.gallery.word_truths import WordTruths
 
 
 @pytest.mark.parametrize("beginning", ["", "b", "B", "be", "beach", "7", "jp", "ß", "STRASSE", "\n", "zz"])
@@ -87,3 +90,13 @@ def test_degrees_are_read_of_those_alone_that_may_be_copies():
     assert stacked_on(torch.tensor([[9, 0], [0, 9], [9, 1]]), degrees_of) == [None, None, 0]
     assert stacked_on(torch.tensor([[9, 0], [0, 9]]), degrees_of) == [None, None]
     assert asked == [[0, 2]]
+
+
+def test_words_are_offered_that_are_surely_seen_in_one_of_fifty_pictures():
+    supports = {(1,): np.array([0.0] * 98 + [0.4, 0.5]), (2,): np.full(100, 0.2), (3,): np.array([0.9] + [0.0] * 99)}
+    truths = WordTruths(None, None, None)
+    truths.__dict__ |= {"postings": SimpleNamespace(support=supports.__getitem__), "_used": np.arange(100)}
+    nouns = [SimpleNamespace(classes=classes) for classes in supports]
+    assert truths.surely_seen(nouns) == [nouns[0], nouns[2]]
+    truths.__dict__ |= {"postings": None}
+    assert truths.surely_seen(nouns) == []

@@ -49,6 +49,8 @@ _REASONS: Final = 5
 _SHOWN_BY: Final = 3
 # A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
 _BEST: Final = 10
+# Words that tell most of a gallery, looked at for whether they are surely seen.
+_TOLD: Final = 256
 _SEEN: Final = 0.02
 _HALF: Final = 0.5
 # Pictures that stand for the average one, and rows that are looked at together.
@@ -435,7 +437,8 @@ class Searcher:
         if not self.vocabulary.is_ready:
             return NO_WORDS
         counts = self.word_truths.counts
-        telling = [] if self.vocabulary.takes_any_phrase else telling_nouns(counts)
+        telling = [] if self.vocabulary.takes_any_phrase else telling_nouns(counts)[:_TOLD]
+        telling = self.word_truths.surely_seen(telling)
         return WordIndex(self.words(""), [WordCount(noun.word, counts[noun]) for noun in telling])
 
     def tags(self, identity: int) -> list[Shown]:
