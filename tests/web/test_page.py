@@ -4,14 +4,14 @@ import itertools
 import random
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 import torch
-from browser import NARROW, WIDE, Page, check
+from browser import BAD_REQUEST, NARROW, WIDE, Page, check
 from selenium.webdriver.common.keys import Keys
 from selenium_axe_python import Axe
 from serving import address_of, command, served
@@ -19,8 +19,6 @@ from serving import address_of, command, served
 from andornot.data import open_images
 from andornot.gallery import Gallery
 from andornot.logic import Formula, Representation
-
-BAD_REQUEST = " 400 (Bad Request)"
 
 
 @contextmanager
@@ -226,8 +224,17 @@ def test_a_file_joins_the_query(page, gallery, tmp_path):
     assert page.formula.startswith("upload-")
     page.wait_hits(found(gallery, str(file)))
     page.look("upload")
-    page.driver.refresh()
+
+
+def test_a_file_keeps_its_name_when_the_page_is_loaded_again(page, gallery, tmp_path):
+    file = picture_file(tmp_path)
+    page.driver.find_element("id", "file").send_keys(str(file))
+    page.wait_trays(all=["mine.png"])
     page.wait_hits(found(gallery, str(file)))
+    page.driver.refresh()
+    page.wait_trays(all=["mine.png"])
+    page.wait_hits(found(gallery, str(file)))
+    assert page.one("#sentence").text == "Pictures that are like mine.png"
 
 
 def test_a_file_can_be_dropped_on_a_tray_or_pasted(page, tmp_path):
@@ -557,7 +564,23 @@ VIEWS = {
     "distributions": "/compare?a=1&b=2&show=distributions",
     "help": "/help",
     "closer": "/?q=1&picture=2",
+    "filter": "/?q=1&folder=drawn",
+    "menu": "/?q=1 and not like(2, 3)",
+    "crop": "/?q=1",
 }
+
+
+def open_in(page: Page, view: str) -> None:
+    """Opens what has no address."""
+    if view == "filter":
+        page.button("Filter (1)").click()
+        page.wait(lambda: page.all("#filter-tree .folder"))
+    elif view in ("menu", "crop"):
+        page.one(".tray.all .chip").click()
+        page.one("#menu")
+    if view == "crop":
+        page.button("Draw a box around what you mean").click()
+        page.one("#crop-box")
 
 
 @pytest.mark.slow
@@ -570,8 +593,9 @@ def test_axe_finds_no_serious_fault(address, screenshots, size, theme):
         page.run("localStorage.setItem('andornot-theme', arguments[0])", theme)
         for name, path in VIEWS.items():
             page.go(path)
-            if size == "narrow" and name == "groups":
+            if size == "narrow" and name in ("groups", "menu", "crop"):
                 page.one("#unfold").click()
+            open_in(page, name)
             page.look(f"{name}-{size}-{theme}")
             time.sleep(0.5)  # colours fade in, and faded ones have less contrast
             axe = Axe(page.driver)
@@ -606,23 +630,65 @@ def test_news_of_the_gallery_are_taken(tmp_path, scenes, gallery, screenshots):
         check(page)
 
 
+@contextmanager
+def away_and_back(own: Gallery, page: Page) -> Iterator[Callable[[], AbstractContextManager[object]]]:
+    """A page whose server has just gone; what is given lets it run again."""
+    with served(own) as client:
+        page.address = address_of(client)
+        page.go()
+        page.first(6)
+    page.wait(lambda: "does not answer" in page.one("#trouble").text)
+    yield lambda: command("--gallery", str(own.folder), "--port", page.address.rpartition(":")[2])
+    check(page, "ERR_")
+
+
 @pytest.mark.slow
 def test_a_server_that_went_away_is_told_and_found_again(tmp_path, scenes, gallery, screenshots):
     own, _, _ = copied(scenes, gallery, tmp_path)
-    with closing(Page("", screenshots)) as page:
-        with served(own) as client:
-            page.address = address_of(client)
-            page.go()
-            page.wait(lambda: len(page.tiles()) == 6)
-        page.wait(lambda: "does not answer" in page.one("#trouble").text)
+    with closing(Page("", screenshots)) as page, away_and_back(own, page) as started:
         page.look("gone")
         assert len(page.tiles()) == 6
-        with command("--gallery", str(own.folder), "--port", page.address.rpartition(":")[2]):
+        with started():
             page.wait(lambda: not page.driver.find_element("id", "trouble").is_displayed())
             page.first(6)
             page.tile(page.tiles()[0]).click()
             page.wait(page.hits)
-        check(page, "ERR_")
+
+
+@pytest.mark.slow
+def test_what_was_asked_while_the_server_was_away_is_answered_when_it_is_back(tmp_path, scenes, gallery, screenshots):
+    own, _, _ = copied(scenes, gallery, tmp_path)
+    with closing(Page("", screenshots)) as page, away_and_back(own, page) as started:
+        page.type_formula("1 and not 2")
+        page.press(Keys.ENTER)
+        with started():
+            page.wait(lambda: page.trays()["none"])
+            page.wait_hits(found(own, "1 and not 2"))
+
+
+@pytest.mark.slow
+def test_the_drawings_stay_while_the_server_is_away_and_after(tmp_path, scenes, gallery, screenshots):
+    own, _, _ = copied(scenes, gallery, tmp_path)
+    with closing(Page("", screenshots)) as page, away_and_back(own, page) as started:
+        name = page.tiles()[0]
+        page.tile(name).click()  # which draws a chip, and shows the buttons "Undo" and "Clear"
+        page.wait_trays(all=[name])
+        page.one("#undo")
+        page.look("gone-drawings")
+        assert missing_drawings(page) == []
+        with started():
+            page.wait(page.hits)
+            assert missing_drawings(page) == []
+
+
+def missing_drawings(page: Page) -> list[str]:
+    """Which of the drawings in view have nothing to see."""
+    seen = page.run(
+        "return [...document.querySelectorAll('svg.icon')].filter((icon) => icon.checkVisibility())"
+        "  .map((icon) => [icon.firstElementChild.getAttribute('href'), icon.getBBox().width])"
+    )
+    assert len(seen) > 5
+    return [drawing for drawing, width in seen if width == 0]
 
 
 def copied(scenes: Path, gallery: Gallery, folder: Path) -> tuple[Gallery, Path, list[Path]]:

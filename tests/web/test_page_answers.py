@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from browser import NARROW, Page, check
+from browser import BAD_REQUEST, NARROW, Page, check
 from selenium.webdriver.common.keys import Keys
 from serving import address_of, served
 
@@ -210,7 +210,7 @@ def test_an_old_answer_is_dimmed_while_the_query_has_a_mistake(window):
         window.look("stale")
         window.type_formula("1")
         window.wait(lambda: not window.all(".grid.is-stale"))
-    check(window, " 400 (Bad Request)")
+    check(window, BAD_REQUEST)
 
 
 # --- the start -------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def test_an_upload_that_was_forgotten_is_explained(window):
     with told(window):
         window.go("/?q=upload-0123456789abcdef")
         window.wait(lambda: "Choose that picture again" in window.one("#main").text)
-    check(window, " 400 (Bad Request)")
+    check(window, BAD_REQUEST)
 
 
 def test_compare_says_what_can_be_done(page):

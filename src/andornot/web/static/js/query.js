@@ -6,6 +6,7 @@
 import { go, here, moved } from "./address.js";
 import { ask, isAborted, newestOnly, Unreachable } from "./api.js";
 import { cropped, emptyGroup, isEmpty, picturesOf, placeOf, read, tidy, traysOf, write } from "./formula.js";
+import { changed } from "./gallery.js";
 import { describe } from "./sentence.js";
 import { signal } from "./signal.js";
 
@@ -25,6 +26,8 @@ let aimed = null;
 /** What several clicked pictures are: "same" thing, or "both" together; null until somebody said so. */
 let meant = null;
 let isAsking = false;
+/** Whether the server was away when the text was to be read. */
+let isUnread = false;
 /** What there was before each change. */
 const steps = [];
 const newest = newestOnly();
@@ -242,6 +245,7 @@ export function startQuery() {
     else remember();
     readAddress();
   });
+  changed.on(() => isUnread && readText());
   return readAddress();
 }
 
@@ -253,6 +257,7 @@ function readAddress() {
 
 async function readText({ isSameStep = false } = {}) {
   const asked = text;
+  isUnread = false;
   if (!asked.trim()) {
     newest(() => {});
     accept(emptyGroup(), isSameStep);
@@ -262,8 +267,8 @@ async function readText({ isSameStep = false } = {}) {
     const { tree } = await newest((stop) => ask("/api/formula", { formula: asked }, { signal: stop }));
     accept(read(tree, asked), isSameStep);
   } catch (failure) {
-    if (isAborted(failure) || failure instanceof Unreachable) return;
-    blame(failure);
+    if (failure instanceof Unreachable) isUnread = true;
+    else if (!isAborted(failure)) blame(failure);
   }
 }
 
