@@ -163,6 +163,16 @@ class Page:
         """The names of the first pictures."""
         return self.wait(lambda: len(self.tiles()) >= count and self.tiles()[:count], "there are no pictures")
 
+    def first_below(self, count: int) -> list[str]:
+        """The same where they are below the start, as on a narrow screen: only what is in view exists."""
+        self.wait(lambda: self.all("#main .grid"))
+        self.run("document.querySelector('#main .grid').scrollIntoView()")
+        return self.first(count)
+
+    def centre(self, element: WebElement) -> None:
+        """Scrolls so that an element is not under what sticks to the top."""
+        self.run("arguments[0].scrollIntoView({ block: 'center' })", element)
+
     def tile(self, name: str) -> WebElement:
         return self.one(f'#main .tile[title="{name}"]')
 

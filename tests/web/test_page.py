@@ -314,6 +314,7 @@ def test_the_page_of_a_feature_shows_its_degrees_and_its_pictures(page, gallery)
     page.look("features")
     page.button("Show more").click()
     page.wait(lambda: len(page.all(".card")) == 120)
+    page.centre(page.one(".card"))
     page.one(".card").click()
     page.wait(lambda: page.one("#main h1").text.startswith("Feature "))
     page.wait(page.hits)
@@ -510,8 +511,8 @@ def test_the_grid_keeps_only_what_is_in_view(page):
 
 def test_a_narrow_screen_folds_the_query(phone, gallery):
     assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0]
-    [name] = phone.first(1)
     phone.look("narrow")
+    [name] = phone.first_below(1)
     tile = phone.tile(name)
     phone.tap(tile)  # shows what there is to choose
     phone.wait_trays()
@@ -525,6 +526,12 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
     phone.tap(phone.button("Clear"))
     phone.wait_trays()
     phone.tap(phone.one("#unfold"))
+    phone.first_below(1)
+    head, line = (
+        phone.run("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", part)
+        for part in ("top", "ask")
+    )
+    assert head["bottom"] == pytest.approx(line["top"], abs=0.1)  # nothing is seen between what sticks to the top
     for path in ("/features", "/feature/3", "/compare?a=1&b=2", "/help", "/?q=1&picture=2"):
         phone.go(path)
         phone.look(f"narrow{path.partition('?')[0].replace('/', '-')}")
@@ -648,10 +655,11 @@ def test_a_server_that_went_away_is_told_and_found_again(tmp_path, scenes, galle
     with closing(Page("", screenshots)) as page, away_and_back(own, page) as started:
         page.look("gone")
         assert len(page.tiles()) == 6
+        page.run("document.body.style.minHeight = '300vh'; scrollTo(0, innerHeight)")
+        assert is_on_top(page, "#trouble")
         with started():
             page.wait(lambda: not page.driver.find_element("id", "trouble").is_displayed())
-            page.first(6)
-            page.tile(page.tiles()[0]).click()
+            page.wait(lambda: page.tile(page.first(6)[0]).click() is None)  # they are drawn anew just now
             page.wait(page.hits)
 
 
@@ -679,6 +687,16 @@ def test_the_drawings_stay_while_the_server_is_away_and_after(tmp_path, scenes, 
         with started():
             page.wait(page.hits)
             assert missing_drawings(page) == []
+
+
+def is_on_top(page: Page, selector: str) -> bool:
+    """Whether the middle of an element is in the window, and nothing lies on it."""
+    return page.run(
+        "const element = document.querySelector(arguments[0]);"
+        "const { left, top, width, height } = element.getBoundingClientRect();"
+        "return element.contains(document.elementFromPoint(left + width / 2, top + height / 2))",
+        selector,
+    )
 
 
 def missing_drawings(page: Page) -> list[str]:
