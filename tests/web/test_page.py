@@ -558,22 +558,23 @@ def test_dark_is_followed_and_can_be_chosen(page):
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+# Where each view is, and what is there when it is drawn.
 VIEWS = {
-    "all": "/",
-    "hits": "/?q=(1 | 2) %26 ~3",
-    "groups": "/?q=(1 | 2) %26 at_least(2, 3, 4, 5) - (6 | 7)",
-    "mistake": "/?q=1 %26",
-    "nothing": "/?q=1&before=1999-01-01",
-    "everything": "/?q=1&all=1",
-    "features": "/features",
-    "feature": "/feature/3?q=1",
-    "compare": "/compare?a=1&b=2",
-    "distributions": "/compare?a=1&b=2&show=distributions",
-    "help": "/help",
-    "closer": "/?q=1&picture=2",
-    "filter": "/?q=1&folder=drawn",
-    "menu": "/?q=1 and not like(2, 3)",
-    "crop": "/?q=1",
+    "start": ("/", ".start .examples img"),
+    "all": ("/?q=1&all=1", ".tile.is-loaded"),
+    "hits": ("/?q=(1 | 2) %26 ~3", ".tile.is-loaded .note"),
+    "groups": ("/?q=(1 | 2) %26 at_least(2, 3, 4, 5) - (6 | 7)", ".chip.blend"),
+    "mistake": ("/?q=1 %26", "#formula-copy mark"),
+    "nothing": ("/?q=1&before=1999-01-01", ".empty h2"),
+    "features": ("/features", ".card"),
+    "feature": ("/feature/3?q=1", ".spread"),
+    "compare": ("/compare?a=1&b=2", ".logic tbody tr"),
+    "distributions": ("/compare?a=1&b=2&show=distributions", ".distribution"),
+    "help": ("/help", ".drawings"),
+    "closer": ("/?q=1&picture=2", "#closer .reasons"),
+    "filter": ("/?q=1&folder=drawn", ".filters .filter"),
+    "menu": ("/?q=1 and not like(2, 3)", ".tray.none .chip"),
+    "crop": ("/?q=1", ".tray.all .chip"),
 }
 
 
@@ -598,8 +599,9 @@ def test_axe_finds_no_serious_fault(address, screenshots, size, theme):
     with closing(Page(address, screenshots, window, touch=size == "narrow")) as page:
         page.go()
         page.run("localStorage.setItem('andornot-theme', arguments[0])", theme)
-        for name, path in VIEWS.items():
+        for name, (path, sign) in VIEWS.items():
             page.go(path)
+            page.wait(lambda sign=sign: page.all(sign), f"no {sign} in {name}")
             if size == "narrow" and name in ("groups", "menu", "crop"):
                 page.one("#unfold").click()
             open_in(page, name)
@@ -626,6 +628,7 @@ def test_an_empty_gallery_says_how_to_fill_it(tmp_path, gallery, screenshots):
         check(page)
 
 
+@pytest.mark.slow
 def test_news_of_the_gallery_are_taken(tmp_path, scenes, gallery, screenshots):
     own, pictures, files = copied(scenes, gallery, tmp_path)
     with opened(own, screenshots) as page:
