@@ -440,7 +440,7 @@ def test_hits_can_be_saved(page, gallery, tmp_path):
 def test_the_keyboard_is_enough(page, gallery):
     focused = lambda: page.run("return document.activeElement.title")  # noqa: E731
     a, b = page.first(2)
-    for _ in range(40):
+    for _ in range(80):
         page.press(Keys.TAB)
         if focused() == a:
             break
