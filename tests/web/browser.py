@@ -22,6 +22,13 @@ WIDE = (1400, 900)
 NARROW = (360, 740)
 BAD_REQUEST = " 400 (Bad Request)"
 _PATIENCE = 30.0
+# In the page, because to ask for each button's name from here takes a second where there are many.
+_FIND_BUTTON = """
+  const isSeen = (one) => one.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  const namesOf = (one) => [one.innerText.trim(), one.ariaLabel ?? (one.innerText.trim() || one.title)];
+  return [...document.querySelectorAll("button, a, [role=button]")]
+    .find((one) => isSeen(one) && namesOf(one).includes(arguments[0]));
+"""
 _SIDES = (("x", "width", "scrollX"), ("y", "height", "scrollY"))
 
 
@@ -96,12 +103,7 @@ class Page:
 
     def button(self, text: str) -> WebElement:
         """The first button or link that can be seen and has this text or name."""
-
-        def look() -> WebElement | None:
-            found = self.all("button, a, [role=button]")
-            return next((b for b in found if b.is_displayed() and text in (b.text.strip(), b.accessible_name)), None)
-
-        return self.wait(look, f"no button {text!r}")
+        return self.wait(lambda: self.run(_FIND_BUTTON, text), f"no button {text!r}")
 
     def run(self, script: str, *values: object) -> Any:
         return self.driver.execute_script(script, *values)
@@ -160,8 +162,19 @@ class Page:
         return [name for name in self.run(script) if name]
 
     def first(self, count: int) -> list[str]:
-        """The names of the first pictures."""
+        """The names of the first pictures, once what stands above them has come and nothing moves any more."""
+        self.wait(lambda: not self.all(".start:not([hidden])[aria-busy=true]"), "the start does not come")
         return self.wait(lambda: len(self.tiles()) >= count and self.tiles()[:count], "there are no pictures")
+
+    def first_below(self, count: int) -> list[str]:
+        """The same where they are below the start, as on a narrow screen: only what is in view exists."""
+        self.wait(lambda: self.all("#main .grid") and not self.all(".start:not([hidden])[aria-busy=true]"))
+        self.run("document.querySelector('#main .grid').scrollIntoView()")
+        return self.first(count)
+
+    def centre(self, element: WebElement) -> None:
+        """Scrolls so that an element is not under what sticks to the top."""
+        self.run("arguments[0].scrollIntoView({ block: 'center' })", element)
 
     def tile(self, name: str) -> WebElement:
         return self.one(f'#main .tile[title="{name}"]')

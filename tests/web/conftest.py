@@ -57,6 +57,7 @@ def window(address, screenshots) -> Iterator[Page]:
 @pytest.fixture
 def page(window) -> Iterator[Page]:
     """The first view. After the test nothing may have gone wrong, and nothing have left the machine."""
+    window.errors()  # those of a test that failed are not of this one
     window.go()
     yield window
     check(window)

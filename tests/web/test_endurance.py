@@ -272,7 +272,7 @@ def test_a_formula_that_is_too_much_work_is_the_askers_mistake_alone(gallery, mo
     with served(gallery) as client, ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda formula: found(client, formula), formulas))
     assert [response.status_code for response in answers] == [400, 200] * 8
-    assert answers[0].json()["error"] == {"message": "too much work", "position": 4, "length": 1}
+    assert answers[0].json()["error"] == {"message": "too much work", "position": 4, "length": 1, "nearest": []}
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

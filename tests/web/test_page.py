@@ -314,6 +314,7 @@ def test_the_page_of_a_feature_shows_its_degrees_and_its_pictures(page, gallery)
     page.look("features")
     page.button("Show more").click()
     page.wait(lambda: len(page.all(".card")) == 120)
+    page.centre(page.one(".card"))
     page.one(".card").click()
     page.wait(lambda: page.one("#main h1").text.startswith("Feature "))
     page.wait(page.hits)
@@ -439,7 +440,7 @@ def test_hits_can_be_saved(page, gallery, tmp_path):
 def test_the_keyboard_is_enough(page, gallery):
     focused = lambda: page.run("return document.activeElement.title")  # noqa: E731
     a, b = page.first(2)
-    for _ in range(40):
+    for _ in range(80):
         page.press(Keys.TAB)
         if focused() == a:
             break
@@ -510,8 +511,8 @@ def test_the_grid_keeps_only_what_is_in_view(page):
 
 def test_a_narrow_screen_folds_the_query(phone, gallery):
     assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0]
-    [name] = phone.first(1)
     phone.look("narrow")
+    [name] = phone.first_below(1)
     tile = phone.tile(name)
     phone.tap(tile)  # shows what there is to choose
     phone.wait_trays()
@@ -525,6 +526,12 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
     phone.tap(phone.button("Clear"))
     phone.wait_trays()
     phone.tap(phone.one("#unfold"))
+    phone.first_below(1)
+    head, line = (
+        phone.run("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", part)
+        for part in ("top", "ask")
+    )
+    assert head["bottom"] == pytest.approx(line["top"], abs=0.1)  # nothing is seen between what sticks to the top
     for path in ("/features", "/feature/3", "/compare?a=1&b=2", "/help", "/?q=1&picture=2"):
         phone.go(path)
         phone.look(f"narrow{path.partition('?')[0].replace('/', '-')}")
@@ -551,22 +558,23 @@ def test_dark_is_followed_and_can_be_chosen(page):
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+# Where each view is, and what is there when it is drawn.
 VIEWS = {
-    "all": "/",
-    "hits": "/?q=(1 | 2) %26 ~3",
-    "groups": "/?q=(1 | 2) %26 at_least(2, 3, 4, 5) - (6 | 7)",
-    "mistake": "/?q=1 %26",
-    "nothing": "/?q=1&before=1999-01-01",
-    "everything": "/?q=1&all=1",
-    "features": "/features",
-    "feature": "/feature/3?q=1",
-    "compare": "/compare?a=1&b=2",
-    "distributions": "/compare?a=1&b=2&show=distributions",
-    "help": "/help",
-    "closer": "/?q=1&picture=2",
-    "filter": "/?q=1&folder=drawn",
-    "menu": "/?q=1 and not like(2, 3)",
-    "crop": "/?q=1",
+    "start": ("/", ".start .examples img"),
+    "all": ("/?q=1&all=1", ".tile.is-loaded"),
+    "hits": ("/?q=(1 | 2) %26 ~3", ".tile.is-loaded .note"),
+    "groups": ("/?q=(1 | 2) %26 at_least(2, 3, 4, 5) - (6 | 7)", ".chip.blend"),
+    "mistake": ("/?q=1 %26", "#formula-copy mark"),
+    "nothing": ("/?q=1&before=1999-01-01", ".empty h2"),
+    "features": ("/features", ".card"),
+    "feature": ("/feature/3?q=1", ".spread"),
+    "compare": ("/compare?a=1&b=2", ".logic tbody tr"),
+    "distributions": ("/compare?a=1&b=2&show=distributions", ".distribution"),
+    "help": ("/help", ".drawings"),
+    "closer": ("/?q=1&picture=2", "#closer .reasons"),
+    "filter": ("/?q=1&folder=drawn", ".filters .filter"),
+    "menu": ("/?q=1 and not like(2, 3)", ".tray.none .chip"),
+    "crop": ("/?q=1", ".tray.all .chip"),
 }
 
 
@@ -591,8 +599,9 @@ def test_axe_finds_no_serious_fault(address, screenshots, size, theme):
     with closing(Page(address, screenshots, window, touch=size == "narrow")) as page:
         page.go()
         page.run("localStorage.setItem('andornot-theme', arguments[0])", theme)
-        for name, path in VIEWS.items():
+        for name, (path, sign) in VIEWS.items():
             page.go(path)
+            page.wait(lambda sign=sign: page.all(sign), f"no {sign} in {name}")
             if size == "narrow" and name in ("groups", "menu", "crop"):
                 page.one("#unfold").click()
             open_in(page, name)
@@ -619,6 +628,7 @@ def test_an_empty_gallery_says_how_to_fill_it(tmp_path, gallery, screenshots):
         check(page)
 
 
+@pytest.mark.slow
 def test_news_of_the_gallery_are_taken(tmp_path, scenes, gallery, screenshots):
     own, pictures, files = copied(scenes, gallery, tmp_path)
     with opened(own, screenshots) as page:
@@ -648,10 +658,11 @@ def test_a_server_that_went_away_is_told_and_found_again(tmp_path, scenes, galle
     with closing(Page("", screenshots)) as page, away_and_back(own, page) as started:
         page.look("gone")
         assert len(page.tiles()) == 6
+        page.run("document.body.style.minHeight = '300vh'; scrollTo(0, innerHeight)")
+        assert is_on_top(page, "#trouble")
         with started():
             page.wait(lambda: not page.driver.find_element("id", "trouble").is_displayed())
-            page.first(6)
-            page.tile(page.tiles()[0]).click()
+            page.wait(lambda: page.tile(page.first(6)[0]).click() is None)  # they are drawn anew just now
             page.wait(page.hits)
 
 
@@ -679,6 +690,16 @@ def test_the_drawings_stay_while_the_server_is_away_and_after(tmp_path, scenes, 
         with started():
             page.wait(page.hits)
             assert missing_drawings(page) == []
+
+
+def is_on_top(page: Page, selector: str) -> bool:
+    """Whether the middle of an element is in the window, and nothing lies on it."""
+    return page.run(
+        "const element = document.querySelector(arguments[0]);"
+        "const { left, top, width, height } = element.getBoundingClientRect();"
+        "return element.contains(document.elementFromPoint(left + width / 2, top + height / 2))",
+        selector,
+    )
 
 
 def missing_drawings(page: Page) -> list[str]:

@@ -17,17 +17,6 @@ def undo_by_key(page: Page) -> None:
     page.actions().key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL).perform()
 
 
-def in_view(page: Page, selector: str) -> None:
-    page.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", selector)
-
-
-def first_of(phone: Page, count: int) -> list[str]:
-    """The names of the first pictures, which are below the start on a narrow screen."""
-    phone.wait(lambda: phone.all("#main .grid"))
-    phone.run("document.querySelector('#main .grid').scrollIntoView()")
-    return phone.first(count)
-
-
 def everything(page: Page, text: str) -> list[str]:
     """Asks for a text; the names of the first pictures of the gallery, to add."""
     page.type_formula(text)
@@ -72,15 +61,15 @@ def test_both_together_makes_each_count_and_is_remembered(page):
 
 
 def test_a_finger_is_asked_too(phone):
-    a, b = first_of(phone, 2)
+    a, b = phone.first_below(2)
     for name in (a, b):
-        in_view(phone, f'#main .tile[title="{name}"]')
+        phone.centre(phone.tile(name))
         phone.tap(phone.tile(name))  # shows what there is to choose
         phone.tap(phone.tile(name))
         phone.wait(lambda name=name: name in phone.formula)
         if name == a:
             phone.tap(phone.button("All pictures"))
-            first_of(phone, 2)
+            phone.first_below(2)
     phone.look("question-narrow")
     phone.tap(phone.button("Both together"))
     phone.wait_formula(f"{a} and {b}")
@@ -159,7 +148,7 @@ def test_a_picture_dropped_on_another_is_blended_with_it(page, gallery):
 
 
 def test_blends_and_examples_are_made_and_taken_apart_by_the_menu(phone):
-    a, b = first_of(phone, 2)
+    a, b = phone.first_below(2)
     phone.type_formula(f"{a} and {b}")
     phone.wait_trays(all=[a, b])
     phone.wait(phone.hits)
@@ -319,7 +308,7 @@ def test_a_box_is_moved_and_sized_by_key_and_by_number(page):
 
 
 def test_a_box_is_drawn_by_finger(phone):
-    [name] = first_of(phone, 1)
+    [name] = phone.first_below(1)
     phone.type_formula(name)
     phone.wait_trays(all=[name])
     phone.wait(phone.hits)

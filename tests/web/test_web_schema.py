@@ -42,6 +42,7 @@ def ask(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode)
     once()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", schemathesis.GenerationMode, ids=lambda mode: mode.value)
 def test_every_answer_is_as_promised(schema, mode):
     operations = [result.ok() for result in schema.get_all_operations()]

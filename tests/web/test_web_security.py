@@ -417,6 +417,7 @@ def test_a_signal_ends_it_when_what_was_asked_is_answered(gallery, number, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "hears"), [((), True), (("--no-paths",), False), (("--host", "0.0.0.0", "--no-auth"), False)]
 )
@@ -426,6 +427,7 @@ def test_paths_are_told_where_only_this_machine_can_ask(gallery, options, hears)
         assert told["path"] == (gallery.paths[0] if hears else None)
 
 
+@pytest.mark.slow
 def test_another_host_prints_a_token_that_opens_the_page(gallery):
     with command("--gallery", str(gallery.folder), "--port", "0", "--host", "0.0.0.0") as (_, address):
         port = httpx.URL(address).port
@@ -460,6 +462,7 @@ def test_a_server_that_cannot_start_says_why(gallery, tmp_path, capsys):
         assert f"port {port} of 127.0.0.1 cannot be used" in run("--gallery", folder, "--port", port)
 
 
+@pytest.mark.slow
 def test_the_next_port_is_taken_if_none_was_asked_for(gallery):
     with command("--gallery", str(gallery.folder)) as (_, one), command("--gallery", str(gallery.folder)) as (_, other):
         assert one != other

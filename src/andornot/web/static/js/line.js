@@ -39,10 +39,6 @@ export function startLine() {
   });
   for (const happening of ["scroll", "keyup", "pointerup", "focus", "blur"]) field.addEventListener(happening, follow);
   field.addEventListener("blur", show);
-  new ResizeObserver(() => {
-    // What sticks below the band has to know how high it is.
-    document.documentElement.style.setProperty("--band", `${byId("ask").offsetHeight}px`);
-  }).observe(byId("ask"));
   query.queryChanged.on(show);
   show();
 }

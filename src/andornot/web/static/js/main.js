@@ -12,6 +12,7 @@ import { startNotices } from "./notices.js";
 import { startOptions } from "./options.js";
 import { startQuery } from "./query.js";
 import { startSearch } from "./search.js";
+import { startSticky } from "./sticky.js";
 import { startTheme } from "./theme.js";
 import { startTrays } from "./trays.js";
 import { startUploads } from "./uploads.js";
@@ -19,6 +20,7 @@ import { startViews } from "./views.js";
 
 keepIcons();
 startTheme();
+startSticky();
 startNotices();
 startMenu();
 startKeys();

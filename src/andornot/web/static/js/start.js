@@ -33,6 +33,7 @@ export function drawStart(host) {
 
 async function load(host) {
   const mine = (told = { words: [], examples: [], isReady: true });
+  host.ariaBusy = "true";
   fill(host);
   const [{ words, is_ready: isReady }, { examples }] = await Promise.all([
     ask("/api/words", { limit: MOST }).catch(() => ({ words: [], is_ready: true })),
@@ -40,6 +41,7 @@ async function load(host) {
   ]);
   if (told !== mine) return;
   told = { words, examples, isReady };
+  host.ariaBusy = "false";
   fill(host);
   if (!isReady) setTimeout(() => told && !told.isReady && load(host), AGAIN);
 }
