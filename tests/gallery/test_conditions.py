@@ -17,6 +17,7 @@ from andornot import Formula, FormulaError
 from andornot.gallery import EmptyQueryError, Gallery, GalleryError, Hits, Where, options
 from andornot.gallery.conditions import ConditionSearch, Term, Truths
 from andornot.gallery.engines import exact_for
+from andornot.gallery.filters import Selection
 from andornot.gallery.hits import percent, weak_from
 from andornot.gallery.likeness import neighbours
 
@@ -486,6 +487,64 @@ def large(tmp_path_factory) -> Gallery:
     grow_without_files(made, 6000)
     made.search("1")
     return made
+
+
+NARROWED = [
+    "a and b",
+    "a and b and not c",
+    "2*a and 0.5*b and not 3*c",
+    "a and (b or c)",
+    "(a or b) and not c",
+    "(a or 0.5*b) and (c or not a)",
+    "a and not (b and not c)",
+    "a and word",
+    "a and b and c and d and e and not f",
+    "not a",
+]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.sampled_from(NARROWED),
+    st.sampled_from(["product", "godel", "lukasiewicz"]),
+    st.integers(0, 99),
+    st.sampled_from([1, 7, 50, 3000]),
+    st.sampled_from([1, 3]),
+)
+def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(large, text, logic, seed, top, one_in):
+    searcher, formula = large._searching, Formula(text)
+    regions, everything = MadeUpRegions(large, seed), searcher._everything
+    terms = in_regions(large, len(formula.terms), seed)
+    terms = [
+        Term(meaning="w") if str(name) == "word" else term for name, term in zip(formula.terms, terms, strict=True)
+    ]
+    selection = Selection(everything.snapshot, None)
+    selection.rows = everything.rows[::one_in]
+    engine = searcher._engine("centred")[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("andornot.gallery.conditions._FIRST", 100)
+        patch.setattr("andornot.gallery.conditions._MANY", 60)
+        search = ConditionSearch(searcher.centred, engine, everything, regions, MadeUpWords())
+        found = search.search(formula, terms, logic, top, selection)
+    truths = Truths(terms, searcher.centred, everything, regions, MadeUpWords()).of(selection.rows)
+    of_all = formula.truth_of_terms(truths, logic).float().numpy()
+    order = np.lexsort((selection.rows, -of_all))[:top]
+    np.testing.assert_array_equal(found.rows, selection.rows[order])
+    np.testing.assert_array_equal(found.truths, of_all[order])
+
+
+def test_most_truths_of_a_large_gallery_are_not_computed(large, monkeypatch):
+    searcher, computed, of = large._searching, [], Truths.of
+
+    def counted(self, rows, only=None):
+        computed.append(len(rows))
+        return of(self, rows, only)
+
+    monkeypatch.setattr("andornot.gallery.conditions._FIRST", 500)
+    monkeypatch.setattr(Truths, "of", counted)
+    search = ConditionSearch(searcher.centred, searcher._engine("centred")[1], searcher._everything)
+    search.search(Formula("a and b and not c"), in_regions(large, 3), "product", 10, searcher._everything)
+    assert sum(computed) < 0.3 * len(searcher._everything)
 
 
 @pytest.mark.parametrize("text", ["a and b", "a and b and not c", "a or b", "a and not b", "not a", "a or not b"])
