@@ -15,11 +15,12 @@ from PIL import Image
 
 from andornot import Formula, FormulaError
 from andornot.gallery import EmptyQueryError, Gallery, GalleryError, Hits, Where, options
-from andornot.gallery.conditions import ConditionSearch, Term, Truths
+from andornot.gallery.conditions import ConditionSearch, Term, Truths, _least
 from andornot.gallery.engines import exact_for
 from andornot.gallery.filters import Selection
 from andornot.gallery.hits import percent, weak_from
 from andornot.gallery.likeness import neighbours
+from andornot.gallery.likeness.truth import truth_of
 
 PICTURES = 120
 
@@ -531,6 +532,23 @@ def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(large, text, 
     order = np.lexsort((selection.rows, -of_all))[:top]
     np.testing.assert_array_equal(found.rows, selection.rows[order])
     np.testing.assert_array_equal(found.truths, of_all[order])
+
+
+@pytest.mark.parametrize("logic", ["product", "godel", "lukasiewicz"])
+@pytest.mark.parametrize("text", NARROWED)
+def test_where_a_term_does_not_stand_out_the_condition_is_less_true(text, logic):
+    formula, generator = Formula(text), torch.Generator().manual_seed(0)
+    for number, term in enumerate(formula.terms):
+        deviations = 8 * torch.rand(len(formula.terms), 4000, generator=generator, dtype=torch.float64) - 2
+        truths = [truth_of(some) for some in deviations]
+        is_ideal = torch.rand(len(formula.terms), 4000, generator=generator) < 0.7
+        for other, name in enumerate(formula.terms):
+            if other != number:
+                truths[other][is_ideal[other]] = float(name in formula.positive_terms)
+        values = formula.truth_of_terms(truths, logic)
+        for reached in (0.01, 0.3, 0.7, 0.99):
+            least = _least(formula, logic, reached, [number] if term in formula.positive_terms else [])
+            assert (deviations[number][values >= reached] >= least.get(number, -math.inf)).all()
 
 
 def test_most_truths_of_a_large_gallery_are_not_computed(large, monkeypatch):
