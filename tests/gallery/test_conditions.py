@@ -15,10 +15,12 @@ from PIL import Image
 
 from andornot import Formula, FormulaError
 from andornot.gallery import EmptyQueryError, Gallery, GalleryError, Hits, Where, options
-from andornot.gallery.conditions import ConditionSearch, Term, Truths
+from andornot.gallery.conditions import ConditionSearch, Term, Truths, _least
 from andornot.gallery.engines import exact_for
+from andornot.gallery.filters import Selection
 from andornot.gallery.hits import percent, weak_from
 from andornot.gallery.likeness import neighbours
+from andornot.gallery.likeness.truth import truth_of
 
 PICTURES = 120
 
@@ -486,6 +488,81 @@ def large(tmp_path_factory) -> Gallery:
     grow_without_files(made, 6000)
     made.search("1")
     return made
+
+
+NARROWED = [
+    "a and b",
+    "a and b and not c",
+    "2*a and 0.5*b and not 3*c",
+    "a and (b or c)",
+    "(a or b) and not c",
+    "(a or 0.5*b) and (c or not a)",
+    "a and not (b and not c)",
+    "a and word",
+    "a and b and c and d and e and not f",
+    "not a",
+]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.sampled_from(NARROWED),
+    st.sampled_from(["product", "godel", "lukasiewicz"]),
+    st.integers(0, 99),
+    st.sampled_from([1, 7, 50, 3000]),
+    st.sampled_from([1, 3]),
+)
+def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(large, text, logic, seed, top, one_in):
+    searcher, formula = large._searching, Formula(text)
+    regions, everything = MadeUpRegions(large, seed), searcher._everything
+    terms = in_regions(large, len(formula.terms), seed)
+    terms = [
+        Term(meaning="w") if str(name) == "word" else term for name, term in zip(formula.terms, terms, strict=True)
+    ]
+    selection = Selection(everything.snapshot, None)
+    selection.rows = everything.rows[::one_in]
+    engine = searcher._engine("centred")[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("andornot.gallery.conditions._FIRST", 100)
+        patch.setattr("andornot.gallery.conditions._MANY", 60)
+        search = ConditionSearch(searcher.centred, engine, everything, regions, MadeUpWords())
+        found = search.search(formula, terms, logic, top, selection)
+    truths = Truths(terms, searcher.centred, everything, regions, MadeUpWords()).of(selection.rows)
+    of_all = formula.truth_of_terms(truths, logic).float().numpy()
+    order = np.lexsort((selection.rows, -of_all))[:top]
+    np.testing.assert_array_equal(found.rows, selection.rows[order])
+    np.testing.assert_array_equal(found.truths, of_all[order])
+
+
+@pytest.mark.parametrize("logic", ["product", "godel", "lukasiewicz"])
+@pytest.mark.parametrize("text", NARROWED)
+def test_where_a_term_does_not_stand_out_the_condition_is_less_true(text, logic):
+    formula, generator = Formula(text), torch.Generator().manual_seed(0)
+    for number, term in enumerate(formula.terms):
+        deviations = 8 * torch.rand(len(formula.terms), 4000, generator=generator, dtype=torch.float64) - 2
+        truths = [truth_of(some) for some in deviations]
+        is_ideal = torch.rand(len(formula.terms), 4000, generator=generator) < 0.7
+        for other, name in enumerate(formula.terms):
+            if other != number:
+                truths[other][is_ideal[other]] = float(name in formula.positive_terms)
+        values = formula.truth_of_terms(truths, logic)
+        for reached in (0.01, 0.3, 0.7, 0.99):
+            least = _least(formula, logic, reached, [number] if term in formula.positive_terms else [])
+            assert (deviations[number][values >= reached] >= least.get(number, -math.inf)).all()
+
+
+def test_most_truths_of_a_large_gallery_are_not_computed(large, monkeypatch):
+    searcher, computed, of = large._searching, [], Truths.of
+
+    def counted(self, rows, only=None):
+        computed.append(len(rows))
+        return of(self, rows, only)
+
+    monkeypatch.setattr("andornot.gallery.conditions._FIRST", 500)
+    monkeypatch.setattr(Truths, "of", counted)
+    search = ConditionSearch(searcher.centred, searcher._engine("centred")[1], searcher._everything)
+    search.search(Formula("a and b and not c"), in_regions(large, 3), "product", 10, searcher._everything)
+    assert sum(computed) < 0.3 * len(searcher._everything)
 
 
 @pytest.mark.parametrize("text", ["a and b", "a and b and not c", "a or b", "a and not b", "not a", "a or not b"])

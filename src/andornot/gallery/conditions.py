@@ -1,8 +1,9 @@
 """The truth of a condition in the pictures of a gallery, and the pictures in which it is highest."""
 
-from collections.abc import Collection, Container, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -16,11 +17,18 @@ from .engines import Engine, Scan
 from .engines.exact import Best, largest
 from .filters import Selection
 from .likeness.products import best_region, similarities, where_best
-from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of
+from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of, truth_of
 
-# Pictures whose vectors are in memory at once, and whose truths are.
-_BLOCK: Final = 2**14
+# Pictures whose vectors are in memory at once, and whose truths are; and how many are looked at first.
+_BLOCK: Final = 2**15
 _SPAN: Final = 2**18
+_FIRST: Final = 2**12
+# Of more pictures that may be among the best, the likeliest are computed first.
+_MANY: Final = 2**11
+# So many terms are enough to leave out most pictures.
+_NARROWING: Final = 4
+# Deviations that are tried as bounds; exact in single precision, too.
+_STEPS: Final = torch.arange(-8, 16, 2**-5, dtype=torch.float64)
 # More than by which rounding may raise a truth above the highest that is possible.
 _ROUNDING: Final = 1e-6
 
@@ -88,28 +96,23 @@ class Truths:
         self._meanings = {number: term.meaning for number, term in enumerate(terms) if term.whole is None}
 
     def of(self, rows: np.ndarray, only: Collection[int] | None = None) -> list[Tensor]:
-        """For each term its truths `(n,)` in rows, which ascend; 0 for each that is not among `only` these.
-
-        In double precision: torch rounds the last numbers of a block in another way, and the same picture should have
-        the same truth wherever it is.
-        """
+        """For each term its truths `(n,)` in rows, which ascend; 0 for each that is not among `only` these."""
         asked = range(self._count) if only is None else only
-        anywhere = [number for number in self._in_regions if number in asked]
-        has = self._have_regions(rows) if anywhere else np.zeros(len(rows), bool)
-        as_wholes = [number for number in self._wholes if number in asked and (number not in anywhere or not has.all())]
         truths = self._by_words(rows, asked)
-        if as_wholes:
-            found = similarities(self._centred.codes(rows), torch.stack([self._wholes[number] for number in as_wholes]))
-            truths.update(
-                zip(as_wholes, _some(self.whole_scale, self._wholes, as_wholes).truth(found.double()), strict=True)
-            )
-        if has.any():
-            queries = torch.stack([self._in_regions[number] for number in anywhere])
-            found = _some(self._region_scale, self._in_regions, anywhere).truth(self._best(rows, queries).double())
-            for number, values in zip(anywhere, found, strict=True):
-                truths[number] = values if has.all() else torch.where(torch.from_numpy(has), values, truths[number])
+        truths |= {number: truth_of(found) for number, found in self._deviations(rows, asked).items()}
         nothing = torch.zeros(len(rows), dtype=torch.float64)
         return [truths.get(number, nothing) for number in range(self._count)]
+
+    @property
+    def pictures(self) -> Collection[int]:
+        """The numbers of the terms that are pictures, and no words."""
+        return self._wholes.keys()
+
+    def reaching(self, rows: np.ndarray, least: Mapping[int, float]) -> tuple[np.ndarray, dict[int, Tensor]]:
+        """Those of the rows, which ascend, in which some terms of pictures all stand out so far, and their truths."""
+        found = self._deviations(rows, least)
+        kept = np.flatnonzero(reduce(torch.logical_and, [found[number] >= least[number] for number in least]))
+        return rows[kept], {number: truth_of(found[number][kept]) for number in least}
 
     def places(self, rows: np.ndarray) -> dict[int, np.ndarray]:
         """The best region of each of a few rows for each term that is looked for in regions; -1 where there is none."""
@@ -144,7 +147,28 @@ class Truths:
     def _best(self, rows: np.ndarray, queries: Tensor) -> Tensor:
         """How alike the best region of each row is to each query, `(Q, n)`."""
         assert self._regions is not None, "terms are looked for in regions where there are some"
-        return best_region(self._regions.codes(rows), queries)
+        codes = self._regions.codes
+        return _in_blocks(rows, queries, lambda block: best_region(codes(block), queries))
+
+    def _deviations(self, rows: np.ndarray, asked: Container[int]) -> dict[int, Tensor]:
+        """How far those terms that are pictures stand out in each row, `(n,)`."""
+        anywhere = [number for number in self._in_regions if number in asked]
+        has = self._have_regions(rows) if anywhere else np.zeros(len(rows), bool)
+        as_wholes = [number for number in self._wholes if number in asked and (number not in anywhere or not has.all())]
+        deviations: dict[int, Tensor] = {}
+        if as_wholes:
+            queries = torch.stack([self._wholes[number] for number in as_wholes])
+            found = _in_blocks(rows, queries, lambda block: similarities(self._centred.codes(block), queries))
+            scale = _some(self.whole_scale, self._wholes, as_wholes)
+            deviations.update(zip(as_wholes, scale.deviations(found), strict=True))
+        if has.any():
+            found = self._best(rows, torch.stack([self._in_regions[number] for number in anywhere]))
+            scale = _some(self._region_scale, self._in_regions, anywhere)
+            for number, values in zip(anywhere, scale.deviations(found), strict=True):
+                deviations[number] = (
+                    values if has.all() else torch.where(torch.from_numpy(has), values, deviations[number])
+                )
+        return deviations
 
     def _by_words(self, rows: np.ndarray, asked: Container[int]) -> dict[int, Tensor]:
         meanings = {number: meaning for number, meaning in self._meanings.items() if number in asked}
@@ -152,6 +176,15 @@ class Truths:
             return {}
         assert self._words is not None, "a term that is no vector is a word"
         return {number: self._words.truth(meaning, rows).double() for number, meaning in meanings.items()}
+
+
+def _in_blocks(rows: np.ndarray, queries: Tensor, compared: Callable[[np.ndarray], Tensor]) -> Tensor:
+    """The similarities `(Q, n)` of rows, compared some at a time: their vectors need much more room."""
+    found = torch.empty(len(queries), len(rows))
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK]
+        found[:, start : start + len(block)] = compared(block)
+    return found
 
 
 def _some(scale: Scale, terms: Mapping[int, Tensor], chosen: Sequence[int]) -> Scale:
@@ -203,9 +236,11 @@ class ConditionSearch:
         """The truest of some rows, which ascend.
 
         What is not to be seen can only make a condition less true. So that is looked for in those pictures alone that
-        would be among the best without it.
+        would be among the best without it. Nor are truths computed where one term alone is so far from true that the
+        condition is less true than in the best so far.
         """
         asked_for = {formula.terms.index(term) for term in formula.positive_terms}
+        narrowing = [number for number in truths.pictures if number in asked_for][:_NARROWING]
         best = Best(1, top)
 
         def truth(of: np.ndarray, only: Collection[int] | None = None) -> Tensor:
@@ -215,13 +250,19 @@ class ConditionSearch:
                 values[start : start + _BLOCK] = formula.truth_of_terms(truths.of(block, only), logic)
             return values
 
-        for start in range(0, len(rows), _SPAN):
-            span = rows[start : start + _SPAN]
-            values = truth(span, asked_for)
-            if len(asked_for) < len(formula.terms):
-                likeliest = np.sort(largest(values[None], min(top, len(span)))[1][0].numpy())
-                reached = float(truth(span[likeliest]).min())
-                span = span[values.numpy() >= max(reached, best.last) - _ROUNDING]
+        for span in _growing(rows):
+            least = _least(formula, logic, best.last, narrowing)
+            if least:
+                span, known = truths.reaching(span, least)
+                values = formula.truth_of_terms(_ideal(formula, known), logic).float()
+            else:
+                values = truth(span, asked_for)
+            if least or len(asked_for) < len(formula.terms):
+                reached = best.last
+                if len(span) > max(top, _MANY):
+                    likeliest = np.sort(largest(values[None], top)[1][0].numpy())
+                    reached = max(reached, float(truth(span[likeliest]).min()))
+                span = span[values.numpy() >= reached - _ROUNDING]
                 values = truth(span)
             if len(span):
                 best.add(span, values[None])
@@ -235,6 +276,38 @@ class ConditionSearch:
             return selection.rows
         found, _ = self._engine.search(directions, self.candidates, selection)
         return np.unique(found)
+
+
+def _growing(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """All rows in parts, small ones first: what is among the best of few says what is not among those of many."""
+    start, size = 0, _FIRST
+    while start < len(rows):
+        yield rows[start : start + size]
+        start, size = start + size, min(_SPAN, 4 * size)
+
+
+def _least(formula: Formula, logic: str, reached: float, numbers: Sequence[int]) -> dict[int, float]:
+    """How far some terms that are asked for must stand out, or the condition is less true than what was `reached`.
+
+    That is so however well the others do. Terms without which it may be as true are left out, such as those of an
+    `or`; and all of them where a term is both asked for and not to be seen.
+    """
+    if math.isinf(reached) or not set(formula.positive_terms).isdisjoint(formula.negative_terms):
+        return {}
+    least = {}
+    for number in numbers:
+        highest = formula.truth_of_terms(_ideal(formula, {number: truth_of(_STEPS)}), logic)
+        too_low = int((highest < reached - _ROUNDING).sum())
+        if too_low:
+            least[number] = float(_STEPS[too_low - 1])
+    return least
+
+
+def _ideal(formula: Formula, known: Mapping[int, Tensor]) -> list[Tensor]:
+    """Truths of all terms that are the best for a condition, but for those that are known."""
+    best = torch.ones_like(next(iter(known.values())))
+    asked_for = formula.positive_terms
+    return [known.get(number, best * (term in asked_for)) for number, term in enumerate(formula.terms)]
 
 
 def suits_nothing(formula: Formula, logic: str) -> bool:

@@ -186,7 +186,7 @@ class Searcher:
         )
         scale = Truths([Term(whole) for whole in wholes], self.centred, self._everything).whole_scale
         alike = torch.from_numpy(scores) if options.score == CENTRED else self._alike(wholes, found)
-        truths = scale.truth(alike.double()).float().numpy()
+        truths = scale.truth(alike).float().numpy()
         weak = unrelated(len(selection), 1)
         results = []
         for number, left_out in enumerate(own):

@@ -63,7 +63,7 @@ class Truths:
         if expanded:
             queries = expand_among(self._codes, queries)
         alike = similarities(self._codes, queries)
-        return scale_of(alike[:, _evenly(len(self._codes), ENOUGH_PICTURES)]).truth(alike.double()).float()
+        return scale_of(alike[:, _evenly(len(self._codes), ENOUGH_PICTURES)]).truth(alike).float()
 
 
 def _evenly(count: int, most: int) -> np.ndarray:

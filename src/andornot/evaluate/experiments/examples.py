@@ -35,7 +35,7 @@ class ExampleTruths:
         if expanded:
             query = expand_among(self._codes, query, rows)
         alike = similarities(self._codes, query)
-        return scale_of(alike).truth(alike.double())[0].float()
+        return scale_of(alike).truth(alike)[0].float()
 
 
 class Found(NamedTuple):

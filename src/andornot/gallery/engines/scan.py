@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..centred import CentredVectors
@@ -11,9 +12,9 @@ from ..likeness.products import similarities
 from ..vectors import Vectors
 from .exact import Best, Exact, best_first
 
-# Pictures at once, fewer if there are many queries.
+# Pictures whose components are in memory at once, and whose scores are, from which the best are chosen.
 _BLOCK: Final = 2**16
-_SCORES: Final = 2**23
+_SCORES: Final = 2**20
 
 
 class Scan:
@@ -31,10 +32,14 @@ class Scan:
         rows = selection.rows
         top = min(top, len(rows))
         best = Best(len(queries), top)
-        at_once = max(1, min(_BLOCK, _SCORES // len(queries)))
-        for start in range(0, len(rows), at_once):
-            chosen = rows[start : start + at_once]
-            best.add(chosen, similarities(self._centred.codes(chosen), queries))
+        span = max(1, _SCORES // len(queries))
+        for start in range(0, len(rows), span):
+            chosen = rows[start : start + span]
+            scores = torch.empty(len(queries), len(chosen))
+            for place in range(0, len(chosen), _BLOCK):
+                block = chosen[place : place + _BLOCK]
+                scores[:, place : place + len(block)] = similarities(self._centred.codes(block), queries)
+            best.add(chosen, scores)
         return best.rows, best.scores
 
     def best_of(self, query: Tensor, rows: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:

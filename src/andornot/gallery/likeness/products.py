@@ -8,7 +8,7 @@ from torch import Tensor
 from .components import STEPS
 
 # Vectors at once: their products stay in the cache until the best of each picture's regions is chosen.
-_AT_ONCE: Final = 2**16
+_AT_ONCE: Final = 2**17
 
 
 def similarities(codes: Tensor, queries: Tensor) -> Tensor:
@@ -26,11 +26,15 @@ def best_region(codes: Tensor, queries: Tensor) -> Tensor:
     step = queries.abs().amax(1, keepdim=True).clamp(min=torch.finfo(queries.dtype).tiny) / STEPS
     asked = (queries / step).round().to(torch.int8)
     found = torch.empty(len(queries), pictures)
-    at_once = max(1, _AT_ONCE // regions)
-    for start in range(0, pictures, at_once):
+    # Even parts: a small one at the end would take nearly as long as the others.
+    parts = -(-pictures * regions // _AT_ONCE)
+    at_once = -(-pictures // max(1, parts))
+    for start in range(0, pictures, max(1, at_once)):
         part = codes[start : start + at_once]
         products = torch._int_mm(asked, part.reshape(-1, dimensions).T)
-        found[:, start : start + at_once] = products.view(len(asked), len(part), regions).amax(2)
+        if regions > 1:
+            products = products.view(len(asked), len(part), regions).amax(2)
+        found[:, start : start + at_once] = products
     return found.mul_(step / STEPS)
 
 

@@ -29,9 +29,22 @@ class Scale(NamedTuple):
     middle: Tensor
     spread: Tensor
 
+    def deviations(self, similarities: Tensor) -> Tensor:
+        """How far similarities `(Q, n)` are above the median, in standard deviations."""
+        return (similarities - self.middle) / self.spread
+
     def truth(self, similarities: Tensor) -> Tensor:
         """Similarities `(Q, n)` to truths, from 0 to 1; more alike is never less true."""
-        return torch.sigmoid((similarities - self.middle) / self.spread - HALF_TRUE)
+        return truth_of(self.deviations(similarities))
+
+
+def truth_of(deviations: Tensor) -> Tensor:
+    """The truth of what stands out so far.
+
+    In double precision: torch rounds the last numbers of a block in another way, and the same picture should have the
+    same truth wherever it is.
+    """
+    return torch.sigmoid(deviations.double() - HALF_TRUE)
 
 
 def scale_of(similarities: Tensor) -> Scale:
