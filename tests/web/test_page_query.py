@@ -210,14 +210,31 @@ def test_names_are_completed_by_key_and_by_mouse(page):
     page.wait(lambda: page.trays()["all"])
     assert page.run("return document.activeElement.id") == "formula"
     page.press(*" and ", *a[:4])
-    page.one("#completions [role=option]").click()
+    page.wait(lambda: page.one("#completions [role=option]").click() is None)  # drawn anew as one types
     page.wait(lambda: len(page.trays()["all"]) == 2)
     page.press(*" and ", *a[:4])
     page.wait(lambda: page.all("#completions [role=option]"))
     page.press(Keys.ESCAPE)
     page.wait(lambda: not page.driver.find_element("id", "completions").is_displayed())
     page.run("document.getElementById('formula').value = ''")
-    check(page)
+
+
+def test_a_completion_replaces_what_was_typed_since_it_was_offered(page):
+    [a] = page.first(1)
+    page.press("/", *a[:3])
+    page.wait(lambda: page.all("#completions [role=option]"))
+    page.run("document.getElementById('formula').value = arguments[0]", a[:5])
+    name = page.run("return document.querySelector('#completions .label').textContent")
+    page.run("document.querySelector('#completions [role=option]').click()")
+    page.wait_formula(name)
+
+
+def test_no_list_comes_up_over_the_answers(page):
+    [a] = page.first(1)
+    page.one("#formula").send_keys(a + Keys.ENTER)
+    page.wait(page.hits)
+    page.run_async("return new Promise((resolve) => setTimeout(resolve, 300))")
+    assert not page.driver.find_element("id", "completions").is_displayed()
 
 
 def test_things_side_by_side_are_joined_by_one_key(window):

@@ -10,8 +10,11 @@ const PAUSE = 60;
 const MOST = 8;
 const newest = newestOnly();
 
-let answer = { start: 0, end: 0, completions: [] };
+/** What could stand at the cursor of which text. */
+let answer = { of: "", start: 0, end: 0, completions: [] };
 let chosen = -1;
+/** Whether something was typed, and nobody closed the list since. */
+let isWanted = false;
 
 /** Whether there is a list to choose from. */
 export const isCompleting = () => !byId("completions").hidden;
@@ -19,9 +22,11 @@ export const isCompleting = () => !byId("completions").hidden;
 /** Completes what is typed into a field. */
 export function startCompletion(field) {
   const list = byId("completions");
-  const askSoon = debounced(() => document.activeElement === field && complete(field), PAUSE);
+  const askSoon = debounced(() => isWanted && document.activeElement === field && complete(field), PAUSE);
   field.addEventListener("input", (event) => {
-    if (event.isTrusted) askSoon();
+    choose(-1); // who types on has not taken what was chosen
+    isWanted = event.isTrusted;
+    askSoon();
   });
   field.addEventListener("blur", close);
   field.addEventListener("keydown", (event) => {
@@ -51,8 +56,9 @@ export function startCompletion(field) {
 async function complete(field) {
   const cursor = [...field.value.slice(0, field.selectionStart)].length;
   try {
-    const parameters = { text: field.value, cursor: String(cursor), limit: String(MOST) };
-    answer = await newest((signal) => ask("/api/complete", parameters, { signal }));
+    const text = field.value;
+    const parameters = { text, cursor: String(cursor), limit: String(MOST) };
+    answer = { of: text, ...(await newest((signal) => ask("/api/complete", parameters, { signal }))) };
   } catch {
     close(); // no list is no harm
     return;
@@ -92,16 +98,17 @@ function choose(place) {
 }
 
 function take(field) {
-  const { start, end, completions } = answer;
-  const { text } = completions[chosen];
-  const before = characters(field.value, 0, start) + text;
-  field.value = before + characters(field.value, end);
+  // The text that was asked about: the field may be some letters ahead of the list.
+  const { of, start, end, completions } = answer;
+  const before = characters(of, 0, start) + completions[chosen].text;
+  field.value = before + characters(of, end);
   field.setSelectionRange(before.length, before.length);
   close();
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 function close() {
+  isWanted = false;
   newest(() => {});
   byId("completions").hidden = true;
   byId("formula").setAttribute("aria-expanded", "false");
