@@ -22,7 +22,7 @@ from .likeness.truth import ENOUGH_PICTURES, Scale, scale_of, truth_of
 # Pictures whose vectors are in memory at once, and whose truths are; and how many are looked at first.
 _BLOCK: Final = 2**15
 _SPAN: Final = 2**18
-_FIRST: Final = 2**12
+_FIRST: Final = 2**16
 # Of more pictures that may be among the best, the likeliest are computed first.
 _MANY: Final = 2**11
 # So many terms are enough to leave out most pictures.
