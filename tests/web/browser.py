@@ -105,6 +105,14 @@ class Page:
         """The first button or link that can be seen and has this text or name."""
         return self.wait(lambda: self.run(_FIND_BUTTON, text), f"no button {text!r}")
 
+    def click(self, text: str) -> None:
+        """Clicks the button or link with this text or name, which may be drawn anew just now."""
+        self.wait(lambda: self.button(text).click() is None)
+
+    def tap_on(self, text: str) -> None:
+        """The same with a finger."""
+        self.wait(lambda: self.tap(self.button(text)) is None)
+
     def run(self, script: str, *values: object) -> Any:
         return self.driver.execute_script(script, *values)
 
@@ -179,14 +187,13 @@ class Page:
     def tile(self, name: str) -> WebElement:
         return self.one(f'#main .tile[title="{name}"]')
 
+    def choose(self, name: str) -> None:
+        """Clicks a picture, which may be drawn anew just now."""
+        self.wait(lambda: self.tile(name).click() is None)
+
     def chip(self, name: str) -> WebElement:
         """A picture in a tray."""
         return self.one(f'#trays .chip[aria-label="{name}"]')
-
-    def offer(self, name: str, tray: str) -> None:
-        """Points at a picture, and clicks one of the trays that it offers."""
-        self.actions().move_to_element(self.tile(name)).perform()
-        self.one(f'.offer [data-tray="{tray}"]').click()
 
     def drag(self, what: WebElement, target: str) -> None:
         self.actions().drag_and_drop(what, self.one(target)).perform()

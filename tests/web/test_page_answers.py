@@ -132,12 +132,12 @@ def test_a_match_is_in_percent_and_weak_ones_stand_below_a_line(hits):
 def test_copies_lie_in_a_stack_that_opens_and_folds(hits):
     assert hits.tiles() == ["hit-0.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
     assert "2 nearly the same folded" in hits.one(".facts").text
-    hits.button("Show 2 nearly the same").click()
+    hits.click("Show 2 nearly the same")
     everything = ["hit-0.jpg", "hit-1.jpg", "hit-3.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
     hits.wait(lambda: hits.tiles() == everything)
     assert len(hits.all(".is-inside")) == 2
     hits.look("stack")
-    hits.button("Fold 2 nearly the same").click()
+    hits.click("Fold 2 nearly the same")
     hits.wait(lambda: len(hits.tiles()) == 4)
     hits.run("document.querySelector('.tile').focus()")
     hits.press("s")
@@ -159,12 +159,12 @@ def test_frames_say_where_each_term_was_found(hits):
     hits.wait(lambda: shown(hits, frames) == "1")
     hits.actions().move_to_element(hits.one("#top")).perform()
     hits.wait(lambda: shown(hits, frames) == "0")
-    hits.button("Show where").click()
+    hits.click("Show where")
     hits.wait(lambda: shown(hits, frames) == "1")
     assert "frames=1" in hits.driver.current_url
     assert hits.button("Show where").get_attribute("aria-pressed") == "true"
     hits.look("where")
-    hits.button("Show where").click()
+    hits.click("Show where")
     hits.wait(lambda: shown(hits, frames) == "0")
 
 
@@ -183,12 +183,12 @@ def test_more_like_this_and_not_this_are_on_every_picture(page):
         page.go()
         a, b, c, d = page.first(4)
         page.actions().move_to_element(page.tile(a)).perform()
-        page.button("More like this").click()
+        page.click("More like this")
         page.wait(lambda: a in page.formula)
         page.wait(page.hits)
         page.go("/?all=1&q=1")
         page.actions().move_to_element(page.tile(b)).perform()
-        page.button("Not this").click()
+        page.click("Not this")
         page.wait(lambda: b in page.formula)
         page.run("document.querySelector(`.tile[title='${arguments[0]}']`).focus()", c)
         page.press("m")
@@ -292,7 +292,7 @@ def test_why_is_said_in_words_and_numbers_only_under_features(page):
         page.look("why-in-words")
         page.one("#closer summary").click()
         page.wait(lambda: "Feature 563" in page.one("#closer").text)
-        page.button("hit-1.jpg").click()
+        page.click("hit-1.jpg")
         page.wait(lambda: "picture=6" in page.driver.current_url)
 
 
@@ -303,14 +303,14 @@ def test_a_picture_tells_its_tags_and_its_path_and_what_can_be_done(page):
     with told(page, {"/api/pictures/5": PICTURE, "/api/formula": {}}, HITS):
         page.go("/?q=1&picture=5")
         page.wait(lambda: "/home/me/hit-0.jpg" in page.one("#closer").text)
-        page.button("Copy path").click()
+        page.click("Copy path")
         page.wait(lambda: "copied" in page.one("#notices p").text)
         assert page.run_async("return navigator.clipboard.readText()") == "/home/me/hit-0.jpg"
         assert page.button("Open full size").get_attribute("href").endswith("/api/pictures/5/picture")
         assert page.button("Choose a part")
-        page.button("polar bear").click()
+        page.click("polar bear")
         page.wait(lambda: "polar bear" in page.formula)
-        page.button("Not this").click()
+        page.click("Not this")
         page.wait(lambda: not page.driver.find_element("id", "closer").is_displayed())
         page.wait(lambda: "5" in page.formula)
 
@@ -328,9 +328,9 @@ def test_filters_of_the_address_are_chips_that_are_removed(page):
             )
         )
         page.look("filters")
-        page.button("Remove: Taken from 1 January 2000 on").click()
+        page.click("Remove: Taken from 1 January 2000 on")
         page.wait(lambda: "after" not in page.driver.current_url)
-        page.button("Remove: All filters").click()
+        page.click("Remove: All filters")
         page.wait(lambda: not page.all(".filters:not([hidden])"))
         assert "folder" not in page.driver.current_url
         page.driver.back()
@@ -340,10 +340,10 @@ def test_filters_of_the_address_are_chips_that_are_removed(page):
 def test_folders_are_a_tree_with_counts(page):
     with told(page, {"/api/definitions": {"definitions": [{"name": "sunset", "kind": "term", "pictures": 31}]}}):
         page.go("/?q=1")
-        page.button("Filter").click()
+        page.click("Filter")
         page.wait(lambda: len(page.all("#filter-tree .folder")) == 2)
         assert page.one("#filter-tree .folder").text.split() == ["drawn", "61"]
-        page.button("Folders in drawn").click()
+        page.click("Folders in drawn")
         page.look("folders")
         page.wait(lambda: len(page.all("#filter-tree .folder")) == 3)
         page.all("#filter-tree .folder")[1].click()
@@ -364,7 +364,7 @@ def test_files_that_could_not_be_read_are_listed_behind_their_number(page):
     files = [{"name": "bad.jpg", "path": None, "reason": "it ends too early"}]
     with told(page, {"/api/gallery": {**gallery, "broken": 1}, "/api/broken": {"total": 1, "files": files}}):
         page.go()
-        page.button("1 could not be read").click()
+        page.click("1 could not be read")
         page.wait(lambda: "it ends too early" in page.one("#broken").text)
         assert "bad.jpg" in page.one("#broken").text
         page.look("broken")
@@ -374,7 +374,7 @@ def test_files_that_could_not_be_read_are_listed_behind_their_number(page):
 
 def test_a_refused_camera_is_told_once_and_rightly(page):
     page.run("navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError'));")
-    page.button("Camera").click()
+    page.click("Camera")
     page.wait(lambda: page.all("#notices p"))
     assert [notice.text for notice in page.all("#notices p")] == [
         "The camera was not allowed. You can allow it in the browser, beside the address."
@@ -386,7 +386,7 @@ def test_the_65th_picture_does_not_enter(page):
         page.go(f"/?all=1&q=like({','.join(str(number) for number in range(1, 65))})")
         page.wait(lambda: page.run_async("const { size } = await import('/static/js/query.js'); return size()") == 64)
         before = page.formula
-        page.tile(page.first(1)[0]).click()
+        page.choose(page.first(1)[0])
         page.wait(lambda: "at most 64" in page.one("#notices p").text)
         assert page.formula == before
 
@@ -434,7 +434,7 @@ def test_a_tap_offers_and_does_not_stick(phone):
         phone.tap(phone.tile(b))  # which offers itself instead
         phone.wait(lambda: phone.one(".is-offered").get_attribute("title") == b)
         assert len(phone.all(".is-offered")) == 1
-        phone.tap(phone.button("Not this"))
+        phone.tap_on("Not this")
         phone.wait(lambda: b in phone.formula)
         phone.wait(lambda: not phone.all(".is-offered"))
 
@@ -442,9 +442,9 @@ def test_a_tap_offers_and_does_not_stick(phone):
 def test_a_stack_and_a_filter_work_by_touch_and_nothing_is_too_wide(phone):
     with told(phone, {"/api/words": {**WORDS, "is_ready": True}, "/api/examples": EXAMPLES}, HITS):
         phone.go("/?q=1&after=2000-01-01")
-        phone.wait(lambda: phone.tap(phone.button("Show 2 nearly the same")) is None)
+        phone.tap_on("Show 2 nearly the same")
         phone.wait(lambda: len(phone.tiles()) == 6)
-        phone.tap(phone.button("Remove: Taken from 1 January 2000 on"))
+        phone.tap_on("Remove: Taken from 1 January 2000 on")
         phone.wait(lambda: "after" not in phone.driver.current_url)
         phone.wait(lambda: phone.tap(phone.one("[data-item=filter]")) is None)
         phone.one("#filter-panel")

@@ -70,7 +70,8 @@ function offers(fault) {
 function kindly({ message, position = 0, length = 0, nearest = [] }) {
   if (isMissingSign(message)) return "Words are joined by and, or, not.";
   if (!nearest.length) return message;
-  return `“${characters(byId("formula").value, position, position + length)}” is no word that is known here, and no picture.`;
+  const name = characters(byId("formula").value, position, position + length).replace(/^"|"$/g, "");
+  return `“${name}” is no word that is known here, and no picture.`;
 }
 
 /** Underlines the spot in a copy of the text that lies under the field, and says below what is wrong. */
