@@ -47,8 +47,8 @@ def test_the_command_has_a_flag_for_each_option():
     assert parsed("--top=3", "--score=centred", "--label=dogs", "--file-dates", "--why") == expected
 
 
-def test_the_api_has_a_parameter_for_each_option_but_for_paths():
-    assert Searched.model_fields.keys() - {"formula"} == {o.name for o in options_of(SearchOptions)} - {"folder"}
+def test_the_api_has_a_parameter_for_each_option():
+    assert Searched.model_fields.keys() - {"formula"} == {o.name for o in options_of(SearchOptions)}
     asked = Searched(formula="1", label="dogs", after="", why=True)
     assert asked.options == SearchOptions(48, where=Where(label="dogs"), why=True)
 
