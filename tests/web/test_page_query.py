@@ -1,5 +1,6 @@
 """What is asked on the page: the line, the trays, examples, blends, crops, undo; by mouse, by key and by finger."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -339,9 +340,12 @@ def test_a_box_is_drawn_by_finger(phone):
         ("touchStart", at(0.1, 0.1)),
         ("touchMove", at(0.3, 0.4)),
         ("touchMove", at(0.5, 0.9)),
+        # A finger that lets go while it moves flings, and the next touch only stops that.
+        ("touchMove", at(0.5, 0.9)),
         ("touchEnd", []),
     ):
         phone.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        time.sleep(0.15)
     phone.look("crop-narrow")
     phone.tap_on("Look for this part")
     phone.wait_formula(f"{name}[0.1, 0.1, 0.5, 0.9]")
