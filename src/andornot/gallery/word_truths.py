@@ -129,5 +129,8 @@ def nouns_in(shown: Sequence[Shown]) -> tuple[str, ...]:
 
 
 def _best_mean(support: np.ndarray) -> float:
+    if not len(support):
+        return 0.0
     few = min(_MOST, 1 + len(support) // _ONE_IN)
-    return float(np.sort(support)[-few:].mean()) if len(support) else 0.0
+    # Not sorted: of a million pictures only these few are looked for, and of some 200 nouns.
+    return float(np.partition(support, -few)[-few:].mean())

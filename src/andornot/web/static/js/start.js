@@ -11,8 +11,6 @@ import { count } from "./words.js";
 const FIRST = matchMedia("(max-width: 52rem)").matches ? 15 : 32;
 const MOST = 200;
 const THUMBNAILS = 4;
-/** Words are counted in the background: until that is done, ask again. */
-const AGAIN = 1500;
 
 /** What the server told of this state of the gallery. */
 let told = null;
@@ -32,28 +30,26 @@ export function drawStart(host) {
 }
 
 async function load(host) {
-  const mine = (told = { words: [], examples: [], isReady: true });
+  const mine = (told = { words: [], examples: [] });
   host.ariaBusy = "true";
   fill(host);
-  const [{ words, is_ready: isReady }, { examples }] = await Promise.all([
-    ask("/api/words", { limit: MOST }).catch(() => ({ words: [], is_ready: true })),
+  const [{ words }, { examples }] = await Promise.all([
+    ask("/api/words", { limit: MOST }).catch(() => ({ words: [] })),
     ask("/api/examples").catch(() => ({ examples: [] })),
   ]);
   if (told !== mine) return;
-  told = { words, examples, isReady };
+  told = { words, examples };
   host.ariaBusy = "false";
   fill(host);
-  if (!isReady) setTimeout(() => told && !told.isReady && load(host), AGAIN);
 }
 
 function fill(host) {
   host.told = told;
-  const { words, examples, isReady } = told;
+  const { words, examples } = told;
   host.replaceChildren(
     ...[
       words.length > 0 && h("h2", {}, "Start with a word"),
       words.length > 0 && drawWords(host, words),
-      !isReady && h("p", { class: "hint", role: "status" }, "The words of this gallery are being counted…"),
       examples.length > 0 && h("h2", {}, words.length ? "Or with an example" : "Start with an example"),
       examples.length > 0 && h("ul", { class: "examples" }, examples.map(drawExample)),
       drawOwn(words.length + examples.length ? "Or start" : "Start"),
