@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from ..errors import AndornotError
 from ..logic.atoms import write_name
 from ..words.nouns import wordnet_nouns
+from .centred import evenly
 from .hits import Hits
 from .options import Where
 
@@ -76,7 +75,7 @@ def _are_kin(one: str, other: str) -> bool:
 def _by_pictures(gallery: Gallery) -> Iterator[Example | None]:
     """A picture that others are like, and the same with one of these."""
     browser = gallery.browse()
-    positions = _evenly(browser)
+    positions = _spread(browser)
     found = {position: _found(gallery, str(browser.id(position))) for position in positions}
     best = max(found, key=lambda position: sum(hit.truth for hit in found[position]), default=None)
     if best is None or not found[best]:
@@ -88,10 +87,10 @@ def _by_pictures(gallery: Gallery) -> Iterator[Example | None]:
         yield _first(gallery, [(formula, "shows the same thing as these two pictures")])
 
 
-def _evenly(browser: Browser) -> list[int]:
+def _spread(browser: Browser) -> list[int]:
     """A few pictures, spread over the gallery, or over its beginning where there may be any number."""
     listed = browser.positions(Where())[: min(len(browser), _LOOKED_AT)]
-    return [int(listed[place]) for place in np.unique(np.linspace(0, len(listed) - 1, _PICTURES).astype(int))]
+    return [int(place) for place in evenly(listed, _PICTURES)]
 
 
 def _first(gallery: Gallery, asked: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Example | None:
