@@ -613,7 +613,7 @@ def test_a_frozen_backbone_is_bit_identical_after_the_heads_are_trained(tmp_path
 
 @pytest.mark.parametrize("heads", [{}, {"synthesis": "mean", "prior": 0.3, "num_values": 5, "epochs": 2}])
 def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monkeypatch):
-    """Also by heads that are not those the features were computed with; the backbone is not run again."""
+    """Also by heads that are not those the features were computed with. No picture is read or seen again."""
     images = open_images(str(make_folder(tmp_path / "photos", 16, broken=2)))
     recipe = colour_recipe(regime="frozen", batch_size=8, cached_views=2)
     cached = view_activations(images, recipe)
@@ -621,6 +621,7 @@ def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monke
     other = recipe.model_copy(update=heads)
     alone = pretrain(images, tmp_path / "alone", other, say=lambda _: None)
     monkeypatch.setattr("andornot.pretraining.cache_activations", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr(ImageSet, "pictures", lambda *_, **__: pytest.fail("pictures are read again"))
     shared = pretrain(images, tmp_path / "shared", other, cached=cached, say=lambda _: None)
     assert shared.id == alone.id
     assert (tmp_path / "shared" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()

@@ -80,24 +80,22 @@ def pretrain(
         say(_announcement(images, test_images, recipe))
     if calibrated:
         images = _some(images, ENOUGH_PICTURES, recipe.seed)
-        originals = Originals(images.pictures(recipe.size or body.size, recipe.fit, strict=strict))
-    else:
-        originals = _pictures_for_views(images, recipe, body, strict)
-    pictures = originals.pictures
-    if pictures.broken:
-        say(pictures.broken_report())
+    seen = cached or _originals(images, recipe, body, strict)
+    if isinstance(seen, Originals) and seen.pictures.broken:
+        say(seen.pictures.broken_report())
     if resume and not (folder / CHECKPOINT).exists():
         say(f"there is no checkpoint in {folder} yet: starting from the beginning")
     if network is not None:
-        check_training(recipe, len(pictures), folder, resume=resume)
+        check_training(recipe, len(seen.pictures if isinstance(seen, Originals) else seen), folder, resume=resume)
     if is_first_process():
         _open_folder(folder, recipe, overwrite)
     if network is None:
-        activations = Model(body, nn.Identity(), recipe).activations(pictures)
+        assert isinstance(seen, Originals), "only heads are trained on what was cached"
+        activations = Model(body, nn.Identity(), recipe).activations(seen.pictures)
         model = Model.calibrated(body, activations, recipe)
     else:
         measure = _knn_measure(recipe, images, test_images)
-        batches = cached or _batches(network, originals, recipe)
+        batches = _batches(network, seen, recipe) if isinstance(seen, Originals) else seen
         train(
             recipe,
             network,
@@ -145,11 +143,14 @@ def _announcement(images: ImageSet, test_images: ImageSet | None, recipe: Recipe
 def view_activations(images: ImageSet, recipe: Recipe) -> ActivationBatches:
     """Activations of views for the regime `frozen`, to be shared by trainings of several heads."""
     network = new_network(recipe, images.channels)
-    return _cached(network, _pictures_for_views(images, recipe, network.backbone, strict=False), recipe)
+    return _cached(network, _originals(images, recipe, network.backbone, strict=False), recipe)
 
 
-def _pictures_for_views(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Originals:
+def _originals(images: ImageSet, recipe: Recipe, backbone: Backbone, strict: bool) -> Originals:
+    """The pictures as the recipe needs them: to be calibrated on, or to cut views of."""
     size = recipe.size or backbone.size
+    if recipe.regime == "calibrated":
+        return Originals(images.pictures(size, recipe.fit, strict=strict))
     if recipe.crops_from == "original":
         return open_originals(images, size, strict=strict)
     return Originals(images.pictures(with_margin(size), recipe.fit, strict=strict))

@@ -122,6 +122,18 @@ def test_the_backbone_stays_as_it_was():
 # The cache
 
 
+def test_a_backbone_in_training_is_computed_as_it_will_be_used_and_learns_nothing_from_it():
+    backbone, pictures = small(), torch.rand(3, 3, 12, 12)
+    wanted = backbone.maps(pictures)
+    before = {name: value.clone() for name, value in backbone.train().state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = accelerate(backbone, 12)(pictures)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    assert backbone.training
+    assert all(torch.equal(value, before[name]) for name, value in backbone.state_dict().items())
+
+
 def test_an_export_is_made_once(exports, cache):
     for _ in range(3):
         accelerate(small(), 12)

@@ -4,6 +4,7 @@ A backbone is exported once. The file is kept in the user's cache under a digest
 at a time, checked as it is read, and made anew if it is damaged; the least recently used make room.
 """
 
+import copy
 import hashlib
 import io
 import json
@@ -70,7 +71,8 @@ def _checked_session(backbone: Backbone, size: int) -> Any:
     generator = torch.Generator().manual_seed(0)
     example = torch.rand(1, backbone.channels, size, size, generator=generator)
     with torch.no_grad():
-        wanted = backbone.maps(example)
+        # Of a copy: in training a batch norm would take the example for data, and another mode has other numbers.
+        wanted = copy.deepcopy(backbone).eval().maps(example)
 
     def checked(exported: bytes) -> Any:
         session = _session(exported)

@@ -2,10 +2,9 @@
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, Final
 
-from ...errors import did_you_mean
+from ...errors import did_you_mean, spelled_like
 from .backbone import Backbone
 from .conv5 import build_conv5
 from .efficientnet_lite import build_efficientnet_lite
@@ -69,7 +68,7 @@ def _builder(name: str) -> Callable[..., Backbone]:
     if family == "module" and colon:
         raise BackboneError(f'"{name}" is a network of your own: build it and pass it to wrap_backbone')
     families = (f"{family}:{model}" for family in _FAMILIES if model)
-    nearest = get_close_matches(name, [*_BUILDERS, *families], n=3)
+    nearest = spelled_like(name, [*_BUILDERS, *families], 3)
     hint = did_you_mean(nearest) if nearest else f"there are {', '.join(backbone_names())}"
     raise BackboneError(f'unknown backbone "{name}"; {hint}')
 
@@ -81,5 +80,5 @@ def _check_options(name: str, builder: Callable[..., Backbone], options: dict[st
     known = [key for key in parameters if key not in ("name", "channels", "pretrained")]
     for key in options:
         if key not in known:
-            hint = did_you_mean(get_close_matches(key, known, n=1) or known) if known else "it has none"
+            hint = did_you_mean(spelled_like(key, known, 1) or known) if known else "it has none"
             raise BackboneError(f'backbone {name} has no option "{key}"; {hint}')
