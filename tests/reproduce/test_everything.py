@@ -13,9 +13,10 @@ from andornot.commands.main import main
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import degrees, retrieval_report
 from andornot.evaluate.experiments.compared_operators import PAPER
-from andornot.evaluate.report.writing import REPORT, RESULT
+from andornot.evaluate.report.writing import REPORT, RESULT, plain
 from andornot.reproduce import EXPERIMENTS, retrieval
-from andornot.reproduce.everything import plan_all
+from andornot.reproduce.everything import _is_finished, plan_all
+from andornot.reproduce.experiments import make_plan, settings_of
 from andornot.reproduce.workspace import Workspace
 
 SCENES = "scenes:?count=60&size=32&classes=dog+sun+ball"
@@ -41,12 +42,22 @@ def test_pictures_go_to_the_experiments_that_they_belong_to():
     [
         (["/some/where"], None, "--data /some/where: say what it is, as in mnist:PATH"),
         (["folder:/f"], None, "--data folder:/f: no experiment takes folder"),
+        (["mnist:/a", "mnist:/b"], None, "--data mnist:/b: mnist is given already, as mnist:/a"),
         ([], ["logic=3"], "--seeds LABEL=K is for one experiment"),
     ],
 )
 def test_what_cannot_be_is_refused(data, seeds, message):
     with pytest.raises(EvaluationError, match=message):
         plan_all(data, None, "small", seeds, [], {})
+
+
+@pytest.mark.parametrize("left", ["", '{"settings": {"da', "[]", '{"settings": null}', '{"settings": {}}'])
+def test_an_experiment_with_half_a_result_is_not_finished(left, tmp_path):
+    plan = make_plan("mnist-retrieval", None, None, "small", None, [], {})
+    (tmp_path / RESULT).write_text(left)
+    assert not _is_finished(tmp_path, plan)
+    (tmp_path / RESULT).write_text(json.dumps({"settings": plain(settings_of(plan))}))
+    assert _is_finished(tmp_path, plan)
 
 
 def test_one_experiment_takes_one_source(tmp_path, capsys):

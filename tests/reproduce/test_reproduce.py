@@ -416,6 +416,24 @@ def test_a_folder_of_version_0_1_that_wrote_its_seeds_goes_on(tmp_path):
     Workspace(tmp_path, {"data": "digits"})
 
 
+@pytest.mark.parametrize("left", ["", '{"data": "dig', "[]x", "3"])
+def test_a_folder_whose_settings_are_damaged_says_so(left, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / SETTINGS).write_text(left)
+    with pytest.raises(EvaluationError, match=f"{SETTINGS} is damaged, and nobody knows of what .* is: choose"):
+        Workspace(tmp_path, {"data": "digits"})
+
+
+@pytest.mark.parametrize("left", ["", '{"depends": {', "[]", "null", '{"result": 1}', '{"depends": {"a": 1}}'])
+def test_a_step_that_is_no_step_is_measured(left, tmp_path, capsys):
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps" / "one.json").write_text(left)
+    workspace = Workspace(tmp_path, {})
+    for _ in range(2):
+        assert workspace.step("one", {"a": 1}, lambda: 5) == 5
+    assert capsys.readouterr().err == "one: measuring\n"
+
+
 def test_a_damaged_step_is_measured_again(classified, digits, capsys):
     file = classified / "steps" / "linear-mean-1.json"
     whole = file.read_text()

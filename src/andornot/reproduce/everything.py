@@ -84,8 +84,12 @@ def plan_all(
     """A plan for each experiment that there are pictures for."""
     if any("=" in text for text in seeds or ()):
         raise EvaluationError("--seeds LABEL=K is for one experiment: they have different models")
-    given = {_source(text): text for text in data}
-    for source, text in given.items():
+    given: dict[str, str] = {}
+    for text in data:
+        source = _source(text)
+        if source in given:
+            raise EvaluationError(f"--data {text}: {source} is given already, as {given[source]}")
+        given[source] = text
         if not any(source in takes for takes in _TAKES.values()):
             raise EvaluationError(f"--data {text}: no experiment takes {source}")
     plans = {}
@@ -108,8 +112,8 @@ def _source(text: str) -> str:
 
 def _is_finished(folder: Path, plan: Plan) -> bool:
     try:
-        kept = json.loads((folder / RESULT).read_text(encoding="utf-8"))["settings"]
-    except (OSError, ValueError, KeyError):
+        kept = dict(json.loads((folder / RESULT).read_text(encoding="utf-8"))["settings"])
+    except (OSError, ValueError, KeyError, TypeError):
         return False
     wanted = plain(settings_of(plan))
     return bool({key: kept.get(key) for key in wanted} == wanted)

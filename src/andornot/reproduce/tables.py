@@ -120,7 +120,7 @@ class _Precisions:
         self._plan, self._workspace = plan, workspace
         self._train, self._test = train_and_test(plan.data)
         self._images = self._train if plan.pretrain_data == plan.data else training_part(plan.pretrain_data).train
-        self._shared: Shared = {}  # heads on one backbone differ in what they make of its features only
+        self._shared = Shared()  # heads on one backbone differ in what they make of its features only
         self._reads: Reads = "degrees" if plan.recipe({}).regime == "frozen" else "backbone"
 
     @property

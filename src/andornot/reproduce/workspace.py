@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,12 +110,10 @@ class Workspace:
         """What `measure` gives, as plain data; measured once as long as what it depends on stays the same."""
         file = self.folder / "steps" / f"{name}.json"
         wanted = json.loads(json.dumps(plain(depends)))
-        if file.exists():
-            try:
-                kept = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError:
-                kept = {}
-            if kept.get("depends") == wanted:
+        # What is missing, damaged or of something else is measured.
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept["depends"] == wanted:
                 return kept["result"]
         self._say(f"{name}: measuring")
         result = plain(measure())
@@ -125,5 +124,10 @@ class Workspace:
 
 def _settings_in(file: Path) -> Any:
     """Without the number of runs, which version 0.1 wrote with them: each has a model of its own."""
-    kept = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        kept = dict(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise EvaluationError(
+            f"{file} is damaged, and nobody knows of what {file.parent} is: choose another -o"
+        ) from None
     return {key: value for key, value in kept.items() if key != "seeds"}

@@ -10,12 +10,13 @@ from PIL import Image
 from sklearn.metrics import average_precision_score
 from squares import CORNERS, small_model, squares
 
-from andornot.data import open_images
+from andornot.data import ImageSet, open_images
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments.multilabel import (
     CROP_SIDES,
     MultilabelSettings,
     ScaleCrops,
+    Shared,
     multilabel_evaluation,
     multilabel_outcome,
 )
@@ -212,8 +213,9 @@ def test_features_are_computed_once_for_all_that_share_a_backbone(model, monkeyp
     train, test = squares(60, several=True), squares(40, seed=1, several=True)
     settings = MultilabelSettings(epochs=3, cached=True, reads="degrees")
     alone = multilabel_evaluation(model, train, test, settings)
-    shared = {}
+    shared = Shared()
     multilabel_evaluation(model, train, test, MultilabelSettings(epochs=1, cached=True), shared=shared)
-    assert [(part, len(features)) for (_, part, _), features in shared.items()] == [("training", 60), ("test", 40)]
+    assert {part: len(features) for (_, part, _), features in shared.features.items()} == {"training": 60, "test": 40}
     monkeypatch.setattr(Reader, "_pooled", lambda *_: pytest.fail("the backbone runs again"))
+    monkeypatch.setattr(ImageSet, "pictures", lambda *_, **__: pytest.fail("pictures are read again"))
     assert multilabel_evaluation(model, train, test, settings, shared=shared).by_class == alone.by_class

@@ -138,5 +138,7 @@ def test_mistakes_are_one_line(model):
         words_outcome(model, squares(4), top=0)
     with pytest.raises(EvaluationError, match="words are measured on pictures with labels, and these have none"):
         words_outcome(model, squares(4, labels=False))
+    with pytest.raises(EvaluationError, match='unknown class "top lef"; did you mean "top left"'):
+        words_outcome(model, squares(4), spellings={"top lef": "dog"})
     with pytest.raises(EvaluationError, match='no class has a name that is a word: unknown word "x"'):
         words_outcome(model, squares(4), spellings=dict.fromkeys(CORNERS, "x"))

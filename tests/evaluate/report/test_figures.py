@@ -1,5 +1,23 @@
+from io import BytesIO
+
+import pytest
+import torch
+
 from andornot.demo import FEATURES, example
-from andornot.evaluate.report.figures import draw_features
+from andornot.evaluate.report.figures import (
+    BarRow,
+    BoxPanel,
+    SearchRow,
+    SheetRow,
+    draw_bars,
+    draw_boxes,
+    draw_features,
+    draw_search,
+    draw_sheet,
+)
+
+PICTURE = torch.zeros(3, 4, 4, dtype=torch.uint8)
+ODD = "$_$ costs 5$"
 
 
 def test_bars_are_the_probabilities_and_the_label_is_the_degree():
@@ -10,3 +28,21 @@ def test_bars_are_the_probabilities_and_the_label_is_the_degree():
         heights = [bar.get_height() for bar in axes.patches]
         assert heights == columns[column].probs[row].tolist()
         assert axes.texts[0].get_text() == f"{columns[column].degrees[row]:.2f}"
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        draw_features(dict(zip(("a", ODD), list(example().values())[:2], strict=True)), [ODD, "b", "c"]),
+        draw_search([SearchRow(ODD, [PICTURE], [PICTURE])]),
+        draw_sheet([SheetRow(ODD, [PICTURE], [0.5])]),
+        draw_boxes([BoxPanel(ODD, {ODD: [0.1, 0.2], "others": [0.3, 0.4]})]),
+        draw_bars([BarRow([ODD], [PICTURE], {ODD: [0.5]})]),
+    ],
+    ids=["features", "search", "sheet", "boxes", "bars"],
+)
+def test_a_name_with_dollars_is_no_mathematics(figure):
+    figure.savefig(BytesIO(), format="png", dpi=20)
+    shown = {text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_xticklabels())}
+    shown |= {axes.get_ylabel() for axes in figure.axes}
+    assert ODD.replace("$", r"\$") in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import torch
@@ -47,8 +47,15 @@ DIFFICULT: Final = (
 )
 
 
-Shared = dict[tuple[str, str, int], Tensor]
-"""Features `(n, width)` by digest of the backbone, part of the data, and size of the pictures."""
+@dataclass(frozen=True)
+class Shared:
+    """What models with one backbone have in common, on the same data.
+
+    `pictures` by part of the data and size; `features` `(n, width)` of them, by digest of the backbone as well.
+    """
+
+    pictures: dict[tuple[str, int], Pictures] = field(default_factory=dict)
+    features: dict[tuple[str, str, int], Tensor] = field(default_factory=dict)
 
 
 class MultilabelSettings(LayerSettings):
@@ -103,22 +110,22 @@ def multilabel_evaluation(
 ) -> MultilabelResult:
     """Trains a linear layer on `train` to tell for each class whether a picture shows it, and ranks `test` with it.
 
-    `shared` is filled with features, and used by the next model with the same backbone, on the same pictures.
+    `shared` is filled with pictures and features, and used by the next model with the same backbone, on the same data.
     `progress`: whether to show bars; by default when it takes long.
     """
     check_sets(train, test)
     generator = torch.Generator().manual_seed(settings.seed)
     cropped = not settings.cached or settings.cached_views > 0
-    known = _training_pictures(model, train, progress) if cropped else evaluation_pictures(model, train, _FIT, progress)
-    new = evaluation_pictures(model, test, _FIT, progress)
     reader = Reader(model, settings.reads)
     with frozen(model) as digest:
-        seen = _Centres(reader, digest, {} if shared is None else shared, progress)
-        inputs = (
-            _crops(reader, known, settings, generator, progress)
-            if cropped
-            else cached_inputs(seen.of("training", known)[None])
-        )
+        seen = _Centres(reader, digest, shared or Shared(), progress)
+        new = seen.pictures("test", test)
+        if cropped:
+            known = _training_pictures(model, train, progress)
+            inputs = _crops(reader, known, settings, generator, progress)
+        else:
+            known = seen.pictures("training", train)
+            inputs = cached_inputs(seen.of("training", known)[None])
         layer = new_layer(reader, len(known.class_names), generator)
         train_layer(
             layer,
@@ -225,13 +232,20 @@ class _Centres:
     def __init__(self, reader: Reader, digest: str, shared: Shared, progress: bool | None) -> None:
         self._reader, self._digest, self._shared, self._progress = reader, digest, shared, progress
 
+    def pictures(self, part: str, images: ImageSet) -> Pictures:
+        """The pictures of a part, read once."""
+        key, known = (part, self._reader.model.size), self._shared.pictures
+        if key not in known:
+            known[key] = evaluation_pictures(self._reader.model, images, _FIT, self._progress)
+        return known[key]
+
     def of(self, part: str, pictures: Pictures) -> Tensor:
         """`(n, width)` of all pictures of that part."""
-        key = (self._digest, part, pictures.size)
-        if key not in self._shared:
+        key, known = (self._digest, part, pictures.size), self._shared.features
+        if key not in known:
             everything = torch.arange(len(pictures))
-            self._shared[key] = self._reader.pooled_centres(pictures, everything, self._progress)
-        return self._reader.of_features(self._shared[key])
+            known[key] = self._reader.pooled_centres(pictures, everything, self._progress)
+        return self._reader.of_features(known[key])
 
 
 def _crops(

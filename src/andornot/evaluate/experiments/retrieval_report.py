@@ -18,7 +18,7 @@ from ..metrics.operability import CLOSE, Row, summarise
 from ..report.charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from ..report.figures import SearchRow, draw_search
 from ..report.outcome import Cell, Outcome, Picture, Section, Table
-from .compared_conditions import CONDITIONS, TRUTH, Condition
+from .compared_conditions import CONDITIONS, TRUTH
 from .compared_operators import OPERATORS, Operator, check_operators
 from .operability import NEIGHBOURS, measure_operability
 from .protocol import Protocol
@@ -81,12 +81,11 @@ def measure_rows(
     protocol: Protocol,
     *,
     operators: Sequence[Operator] = OPERATORS,
-    conditions: Sequence[Condition] = CONDITIONS,
     progress: bool | None = None,
 ) -> list[Row]:
     """Searches: a row for each query, operator and distance."""
     measured = measure_operability(
-        task, top=protocol.top, operators=operators, conditions=conditions, progress=progress
+        task, top=protocol.top, operators=operators, conditions=CONDITIONS, progress=progress
     )
     return summarise([measured], seed=protocol.seed)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...data import ImageSet, Pictures
+from ...errors import unknown as not_known
 from ...model import Model
 from ...words import KeptClasses, Meaning, NamedClasses, UnknownWordError, Words, truth_of, words_of
 from ..errors import EvaluationError
@@ -54,6 +55,9 @@ def words_outcome(
             raise EvaluationError(f"{name} must be 1 or more, not {number}")
     if not images.class_names:
         raise EvaluationError("words are measured on pictures with labels, and these have none: try voc:PATH")
+    for name in spellings or ():
+        if name not in images.class_names:
+            raise EvaluationError(not_known("class", name, images.class_names))
     words = words_of(model)
     asked = _ask(words, images.class_names, {**SPELLINGS, **(spellings or {})})
     pictures = images.pictures(model.size, model.recipe.fit)

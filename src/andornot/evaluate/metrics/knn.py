@@ -1,7 +1,12 @@
 """Accuracy of a weighted k-nearest-neighbour vote: how well distances agree with labels, without training anything."""
 
+from typing import Final
+
 import torch
 from torch import Tensor
+
+# Test pictures that are compared at once.
+_BLOCK: Final = 1024
 
 
 def knn_accuracy(
@@ -12,7 +17,6 @@ def knn_accuracy(
     *,
     k: int = 20,
     temperature: float = 0.07,
-    block: int = 1024,
 ) -> float:
     """The part of test pictures whose class wins the vote of their k nearest training pictures by cosine.
 
@@ -27,12 +31,12 @@ def knn_accuracy(
     train = torch.nn.functional.normalize(train_features.float(), dim=1)
     num_classes = int(max(train_classes.max(), test_classes.max())) + 1
     correct = 0.0
-    for start in range(0, len(test_features), block):
-        test = torch.nn.functional.normalize(test_features[start : start + block].float(), dim=1)
+    for start in range(0, len(test_features), _BLOCK):
+        test = torch.nn.functional.normalize(test_features[start : start + _BLOCK].float(), dim=1)
         cosines, nearest = (test @ train.T).topk(k, dim=1)
         votes = torch.zeros(len(test), num_classes)
         votes.scatter_add_(1, train_classes[nearest], (cosines / temperature).exp())
-        correct += float((votes.argmax(1) == test_classes[start : start + block]).sum())
+        correct += float((votes.argmax(1) == test_classes[start : start + _BLOCK]).sum())
     return correct / len(test_features)
 
 

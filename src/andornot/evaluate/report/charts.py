@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import EvaluationError
 from ..metrics.intervals import Interval
-from .figures import FAINT, INK, PALETTE
+from .figures import FAINT, INK, PALETTE, literal
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to load, and few need it
     from matplotlib.artist import Artist
@@ -79,10 +79,10 @@ def draw_rates(groups: Sequence[RateGroup], series: Sequence[str] = ("",), *, to
         colour = (BLUE, ORANGE, GREEN)[number % 3]
         _draw_group(axes, group, colour, slot)
         axes.set(xlim=(-0.5, size - 0.5), ylim=(0, 1.2), yticks=[0, 0.5, 1])
-        axes.set_title(_literal(group.title), fontsize=10, fontweight="bold", color=colour, loc="left")
+        axes.set_title(literal(group.title), fontsize=10, fontweight="bold", color=colour, loc="left")
     figure.supylabel(f"rate of class a in the top {top}", fontsize=9, color=INK)
     if len(series) > 1:
-        patches = [Patch(**_style(FAINT, index), label=_literal(name)) for index, name in enumerate(series)]
+        patches = [Patch(**_style(FAINT, index), label=literal(name)) for index, name in enumerate(series)]
         columns = int(_WIDTH / (0.7 + _LETTER * max(map(len, series))))
         _add_legend(figure, max(1, min(columns, len(series), 4)), patches)
     return figure
@@ -121,7 +121,7 @@ def draw_both_rates(queries: Mapping[str, BothRates], reference: BothRates, *, t
         axes.text(1.2, row, _text(both.difference), ha="right", va="center_baseline", fontsize=8, color=INK)
     axes.text(1.2, -0.75, "a less b", ha="right", va="center_baseline", fontsize=8, color=FAINT)
     axes.set(xlim=(0, 1.2), ylim=(len(ranked) - 0.5, -1), xticks=[0, 0.5, 1])
-    axes.set_yticks(range(len(ranked)), [_literal(fill(text, 32)) for text, _ in ranked])
+    axes.set_yticks(range(len(ranked)), [literal(fill(text, 32)) for text, _ in ranked])
     axes.set_xlabel(f"rate in the top {top}", fontsize=9, color=INK)
     _calm(axes)
     _add_legend(figure, 2, handles)
@@ -160,7 +160,7 @@ def _draw_group(axes: Axes, group: RateGroup, colour: str, slot: float) -> None:
         lefts = [-0.5] if len(columns) == 1 else [place - width / 2 for place in places]
         rights = [len(rates) - 0.5] if len(columns) == 1 else [place + width / 2 for place in places]
         axes.hlines([_value(rates[0])] * len(lefts), lefts, rights, color=INK, linestyle=(0, (3, 2)), linewidth=0.9)
-    labels = [_literal(fill(text, max(8, int(slot / _LETTER)))) for text in group.queries]
+    labels = [literal(fill(text, max(8, int(slot / _LETTER)))) for text in group.queries]
     axes.set_xticks(range(len(labels)), labels)
     _calm(axes)
     axes.spines["bottom"].set_bounds(-0.5, len(labels) - 0.5)
@@ -205,11 +205,6 @@ def _end(rate: Rate) -> float:
 
 def _text(number: float) -> str:
     return "–" if math.isnan(number) else f"{number:z.2f}"
-
-
-def _literal(text: str) -> str:
-    """The text as it is: matplotlib takes what stands between two dollars for a formula."""
-    return text.replace("$", r"\$")
 
 
 def _check_groups(groups: Sequence[RateGroup], series: Sequence[str]) -> None:

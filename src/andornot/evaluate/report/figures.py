@@ -18,6 +18,13 @@ INK: Final = "#22313f"
 FAINT: Final = "#8795a1"
 PALETTE: Final = ("#3b7dd8", "#e08e2b", "#7d5bbe", "#2a9d74", "#c8553d", "#5b8c99", "#b0578d")
 
+_PANELS_BESIDE: Final = 3
+
+
+def literal(text: str) -> str:
+    """The text as it is: matplotlib takes what stands between two dollars for a formula."""
+    return text.replace("$", r"\$")
+
 
 def draw_features(columns: Mapping[str, Representation], features: Sequence[str]) -> Figure:
     """Small bar charts: a column for each representation `(N, M)`, a row for each of its N features.
@@ -44,9 +51,9 @@ def draw_features(columns: Mapping[str, Representation], features: Sequence[str]
             axes.spines[["left", "top", "right"]].set_visible(False)
             axes.spines["bottom"].set_color(FAINT)
             if row == 0:
-                axes.set_title(title, fontsize=10, fontweight="bold", color=INK)
+                axes.set_title(literal(title), fontsize=10, fontweight="bold", color=INK)
             if column == 0:
-                axes.set_ylabel(name, fontsize=10, color=INK, rotation=0, ha="right", va="center", labelpad=8)
+                axes.set_ylabel(literal(name), fontsize=10, color=INK, rotation=0, ha="right", va="center", labelpad=8)
     return figure
 
 
@@ -72,7 +79,7 @@ def draw_search(rows: Sequence[SearchRow]) -> Figure:
     for axes in grid.flat:
         axes.set_axis_off()
     for line, row in zip(grid, rows, strict=True):
-        line[0].text(1, 0.5, row.text, ha="right", va="center", fontsize=10, fontweight="bold", color=INK)
+        line[0].text(1, 0.5, literal(row.text), ha="right", va="center", fontsize=10, fontweight="bold", color=INK)
         line[before + 1].text(0.5, 0.5, "→", ha="center", va="center", fontsize=12, color=FAINT)
         for axes, picture in [
             *zip(line[1 + before - len(row.queries) : 1 + before], row.queries, strict=True),
@@ -107,7 +114,7 @@ def draw_sheet(rows: Sequence[SheetRow]) -> Figure:
     for axes in grid.flat:
         axes.set_axis_off()
     for line, row in zip(grid, rows, strict=True):
-        line[0].text(1, 0.5, row.text, ha="right", va="center", fontsize=9, color=INK, linespacing=1.5)
+        line[0].text(1, 0.5, literal(row.text), ha="right", va="center", fontsize=9, color=INK, linespacing=1.5)
         for axes, picture, degree in zip(line[1:], row.pictures, row.degrees, strict=False):
             _show(axes, picture)
             axes.set_title(f"{degree:.2f}", y=-0.04, va="top", pad=0, fontsize=8, color=INK)
@@ -121,20 +128,21 @@ class BoxPanel(NamedTuple):
     groups: Mapping[str, Sequence[float]]
 
 
-def draw_boxes(panels: Sequence[BoxPanel], columns: int = 3) -> Figure:
+def draw_boxes(panels: Sequence[BoxPanel]) -> Figure:
     """A small box plot for each panel, a box for each group: quartiles and median, whiskers at 5 and 95 %."""
     from matplotlib.figure import Figure
 
+    columns = min(_PANELS_BESIDE, len(panels))
     lines = -(-len(panels) // columns)
-    figure = Figure(figsize=(0.5 + 2.1 * min(columns, len(panels)), 2.1 * lines), dpi=160)
+    figure = Figure(figsize=(0.5 + 2.1 * columns, 2.1 * lines), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
-    grid = figure.subplots(lines, min(columns, len(panels)), squeeze=False, sharey=True)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for axes, panel in zip(grid.flat, panels, strict=False):
         drawn = axes.boxplot(
             [list(group) for group in panel.groups.values()],
-            tick_labels=list(panel.groups),
+            tick_labels=list(map(literal, panel.groups)),
             widths=0.55,
             whis=(5, 95),
             showfliers=False,
@@ -145,7 +153,7 @@ def draw_boxes(panels: Sequence[BoxPanel], columns: int = 3) -> Figure:
         )
         for box, colour in zip(drawn["boxes"], (PALETTE[0], "#d5dade"), strict=False):
             box.set(facecolor=colour, edgecolor=INK, linewidth=0.8)
-        axes.set_title(panel.title, fontsize=9, color=INK)
+        axes.set_title(literal(panel.title), fontsize=9, color=INK)
         axes.set(ylim=(-0.02, 1.02), yticks=[0, 0.5, 1])
         _plain(axes)
     for axes in grid[:, 0]:
@@ -174,9 +182,9 @@ def draw_bars(rows: Sequence[BarRow]) -> Figure:
             above, below = grid[2 * number][column], grid[2 * number + 1][column]
             _show(above, picture)
             above.set_axis_off()
-            above.set_title(title, fontsize=9, color=INK)
+            above.set_title(literal(title), fontsize=9, color=INK)
             heights = [degrees[column] for degrees in row.degrees.values()]
-            bars = below.bar(list(row.degrees), heights, width=0.6, color=PALETTE[: len(heights)])
+            bars = below.bar(list(map(literal, row.degrees)), heights, width=0.6, color=PALETTE[: len(heights)])
             below.bar_label(bars, fmt="%.2f", fontsize=8, color=INK, padding=1)
             below.set(ylim=(0, 1.25), yticks=[0, 1], xlim=(-0.6, len(heights) - 0.4))
             _plain(below)
