@@ -6,6 +6,8 @@ from typing import Final
 
 # A longer list hides the nearest name instead of helping.
 _FEW: Final = 12
+# Two letters that changed places make a word less like what was meant than a letter too many does.
+_SWAPPED_AMONG: Final = 8
 
 
 class AndornotError(ValueError):
@@ -36,7 +38,7 @@ def printable(text: str) -> str:
     return "".join(shown)
 
 
-def unknown(kind: str, name: object, known: Iterable[str], *, nearest: int = 1) -> str:
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """What to say of a name that is unknown: the nearest that is known, and all that there are unless they are many.
 
     >>> print(unknown("source", "digit", ["digits", "scenes"]))
@@ -46,11 +48,23 @@ def unknown(kind: str, name: object, known: Iterable[str], *, nearest: int = 1) 
     """
     names = list(known)
     listed = ", ".join(names) if names else "none"
-    near = get_close_matches(str(name), names, n=nearest)
+    near = spelled_like(str(name), names, 1)
     if not near:
         return f'unknown {kind} "{name}", there are {listed}'
     also = f" There are {listed}" if len(names) <= _FEW else ""
     return f'unknown {kind} "{name}"; {did_you_mean(near)}{also}'
+
+
+def spelled_like(name: str, known: Iterable[str], count: int) -> list[str]:
+    """The known names that are spelled most like one; case does not matter, and the same letters come first.
+
+    >>> spelled_like("BEACH.jpg", ["bench.jpg", "Beach.JPG"], 1), spelled_like("dgo", ["dingo", "dog"], 1)
+    (['Beach.JPG'], ['dog'])
+    """
+    folded = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), folded, n=count + _SWAPPED_AMONG)
+    near.sort(key=lambda one: sorted(one) != sorted(name.casefold()))
+    return [folded[one] for one in near[:count]]
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def test_index_makes_a_model_of_its_own_and_offers_to_adapt_it(here, capsys, mon
     photos(here / "photos" / "many", 60, start=20)
     capsys.readouterr()
     assert main(["index", "photos", "--gallery", "g"]) == 0
-    assert "--recalibrate adapts the model" in capsys.readouterr().out
+    assert "andornot index --gallery g --recalibrate adapts the model" in capsys.readouterr().out
     assert Gallery.open("g").model.id == first
     assert main(["index", "--gallery", "g", "--recalibrate"]) == 0
     assert "--recalibrate" not in capsys.readouterr().out
@@ -160,6 +160,18 @@ def test_search_filters(capsys):
     assert capsys.readouterr().out == "nothing was found\n"
     assert main(["search", "000.png", "--gallery", "g", "--after", "2000"]) == 0
     assert capsys.readouterr().out.startswith("nothing was found; --file-dates takes the date of its file")
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_formula_without_signs_needs_no_quotes_of_the_shell(capsys):
+    assert main(["search", "000.png", "and", "not", "001.png", "--gallery", "g", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["formula"] == "000.png and not 001.png"
+
+
+@pytest.mark.usefixtures("here")
+def test_one_picture_is_counted_as_one(model, capsys):
+    assert main(["index", "photos/dog/007.png", "--gallery", "g", "--model", model]) == 0
+    assert capsys.readouterr().out.endswith(": 1 picture is in g\n")
 
 
 def test_search_draws_a_sheet(indexed):

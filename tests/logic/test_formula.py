@@ -130,22 +130,22 @@ ERRORS = {
     # text: (position, message)
     "": (0, "the formula is empty"),
     "   ": (3, "the formula is empty"),
-    "a &": (3, 'expected a name, "~" or "(", found the end'),
-    "& a": (0, 'expected a name, "~" or "(", found "&"'),
-    "a & | b": (4, 'expected a name, "~" or "(", found "|"'),
-    "a && b": (3, 'write "&" once'),
-    "a || b": (3, 'write "|" once'),
+    "a &": (3, 'expected a name or "(", found the end'),
+    "& a": (0, 'expected a name or "(", found "&"'),
+    "a & | b": (4, 'expected a name or "(", found "|"'),
+    "a && b": (3, 'write "&" once, or "and"'),
+    "a || b": (3, 'write "|" once, or "or"'),
     "-a": (0, 'stands between two operands (NOT is "~")'),
-    "a ~ b": (2, 'expected "&", "|" or "-" before "~"'),
-    "a b": (2, 'if "a b" is one name, put it in quotes'),
+    "a ~ b": (2, 'expected "and", "or", "&", "|" or "-" before "~"'),
+    "a b": (2, 'expected "and", "or", "&", "|" or "-" before "b"; if "a b" is one name, put it in quotes'),
     "my cat.jpg & b": (3, 'if "my cat.jpg" is one name, put it in quotes'),
-    "a (b)": (2, 'expected "&", "|" or "-" before "("'),
+    "a (b)": (2, 'expected "and", "or", "&", "|" or "-" before "("'),
     "(a | b": (0, 'this "(" is never closed'),
     "a & (b | (c & d)": (4, 'this "(" is never closed'),
     "a)": (1, 'this ")" closes nothing'),
-    "()": (1, 'expected a name, "~" or "(", found ")"'),
-    "a, b": (1, '"," stands only between the operands of at_least'),
-    "(a, b)": (2, '"," stands only between the operands of at_least and of like'),
+    "()": (1, 'expected a name or "(", found ")"'),
+    "a, b": (1, '"," stands only in at_least'),
+    "(a, b)": (2, '"," stands only in at_least(…) and in like(…): write "and" or "or"'),
     "~": (1, "found the end"),
     "a & #b": (4, 'unexpected "#"; a name with such a character goes in quotes'),
     "a = b": (2, 'unexpected "="'),
@@ -153,13 +153,16 @@ ERRORS = {
     'a & "b': (4, "this quote is never closed"),
     'a & "b\\': (6, "in quotes \\ stands only before"),
     '"C:\\new"': (3, "write \\\\ for one"),
-    "it's": (2, "this quote is never closed"),
+    "it's": (2, "this quote is never closed; a name with ' in it goes in double quotes"),
+    'say "hi".jpg': (4, """if 'say "hi"' is one name, put it in quotes"""),
+    "a + b": (2, 'unexpected "+"; write "and"'),
     '"" & a': (0, "a name cannot be empty"),
     "at_least(a, b)": (9, "at_least takes a whole number from 1 first"),
     "at_least(0, b)": (9, "at_least takes a whole number from 1 first"),
     "at_least(-1, b)": (9, "at_least takes a whole number from 1 first"),
     "at_least(²,  b)": (9, "at_least takes a whole number from 1 first"),
     f"at_least({'9' * 5000}, b)": (9, "at_least takes a whole number from 1 first"),
+    f"at_least(000000001{'9' * 5000}, b)": (9, "at_least takes a whole number from 1 first"),
     "at_least()": (9, "at_least takes a whole number from 1 first"),
     "at_least(2)": (10, 'expected ", " and the operands: at_least(2, a, b, c)'),
     "at_least(2 a)": (11, 'expected ", "'),
@@ -261,10 +264,16 @@ def test_the_caret_stands_under_the_spot():
     with pytest.raises(FormulaError) as caught:
         Formula("beach.jpg & | crowd.jpg")
     assert str(caught.value) == (
-        'expected a name, "~" or "(", found "|"\n'
+        'expected a name or "(", found "|"\n'
         "  beach.jpg & | crowd.jpg\n"
         "              ^"
     )  # fmt: skip
+
+
+def test_nothing_is_pointed_at_in_a_formula_without_text():
+    with pytest.raises(FormulaError) as caught:
+        Formula("  ")
+    assert str(caught.value) == "the formula is empty: write a picture or a word, such as beach.jpg or dog"
 
 
 def test_the_caret_counts_the_columns_of_wide_letters_and_accents():

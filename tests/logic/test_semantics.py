@@ -435,7 +435,10 @@ def test_any_mixture_of_tokens_has_a_value_or_one_line_and_a_caret(text, semanti
     except FormulaError as error:
         told = error
     if told is not None:
-        shown, caret = str(told).removeprefix(f"{told.message}\n").splitlines()
         assert "\n" not in told.message
+    if told is not None and not text.strip():
+        assert str(told) == told.message, "there is nothing to point at"
+    elif told is not None:
+        shown, caret = str(told).removeprefix(f"{told.message}\n").splitlines()
         assert caret.strip() == "^"
         assert len(caret) <= len(shown) + 1

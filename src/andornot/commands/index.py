@@ -142,8 +142,11 @@ def _lines(gallery: Gallery, summary: Summary, folder: Path) -> Iterator[str]:
         yield f"  cannot be read: {printable(path)}: {reason}"
     if len(summary.broken) > _SHOWN_BROKEN:
         yield f"  … and {len(summary.broken) - _SHOWN_BROKEN:,} more"
-    yield f"{summary}: {len(gallery):,} pictures are in {folder}"
+    yield f"{summary}: {len(gallery):,} {'picture is' if len(gallery) == 1 else 'pictures are'} in {folder}"
     if gallery.would_gain_by_recalibration:
-        yield "the gallery has grown much since its model was calibrated: --recalibrate adapts the model, in a moment"
+        yield (
+            "the gallery has grown much since its model was calibrated: "
+            f"andornot index --gallery {folder} --recalibrate adapts the model, in a moment"
+        )
     if lacking := gallery.without_regions:
         yield f"{lacking:,} have no regions or words yet: andornot index --gallery {folder} --regions adds them"

@@ -8,7 +8,7 @@ import warnings
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from ..errors import AndornotError, Stopped
 from ..progress import lines
@@ -19,17 +19,17 @@ from .sharing import share_processors
 # To import torch makes half a million objects that stay: to look through them for garbage again and again takes 0.3 s.
 _OBJECTS_BEFORE_COLLECTION: Final = 100_000
 
-# Each is a module beside this one.
+# Each is a module beside this one. What most people need comes first.
 COMMANDS: Final = {
+    "index": "make a gallery of folders of pictures, or bring it up to date",
+    "search": "find the pictures of a gallery that fit a formula best",
+    "serve": "open a gallery as a page in the browser",
+    "define": "give a formula a name of your own, kept in a gallery",
+    "describe": "say in words what a picture shows",
     "demo": "the main job on embedded data, in a few minutes",
     "pretrain": "make a model of pictures, with no labels of yours",
     "evaluate": "measure a model on labelled pictures",
     "reproduce": "repeat an experiment of the paper",
-    "index": "make a gallery of folders of pictures, or bring it up to date",
-    "search": "find the pictures of a gallery that are nearest to a formula",
-    "define": "give a formula a name of your own, kept in a gallery",
-    "describe": "say in words what a picture shows",
-    "serve": "open a gallery as a page in the browser",
 }
 
 
@@ -46,6 +46,13 @@ class Command(Protocol):
         """Does it, and prints what came of it. `options.command` is the whole line, for results to quote."""
 
 
+class _Parser(ArgumentParser):
+    """Says what is wrong in one line, which the usage of all options would push out of sight."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -54,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     try:
         try:
-            options = make_parser(given).parse_args(given)
+            parser = make_parser(given)
+            if not given:
+                parser.print_help(sys.stderr)
+                return 2
+            options = parser.parse_args(given)
             options.command = shlex.join(["andornot", *given])
             with lines():
                 options.run(options)
@@ -78,9 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(arguments: Sequence[str]) -> ArgumentParser:
     """Knows the names of all commands, and the options of the one that is called: some take seconds to import."""
-    parser = ArgumentParser(
+    parser = _Parser(
         prog="andornot",
-        description="Image representations that you can compute with: a | b, a & b, ~a.",
+        description="Find pictures with AND, OR and NOT, by example and by word; and compute with pictures.",
+        epilog="andornot COMMAND --help says more about one.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"andornot {__version__}")

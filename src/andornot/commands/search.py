@@ -17,19 +17,23 @@ if TYPE_CHECKING:
     from ..gallery import Hit
 
 DESCRIPTION: Final = """\
-A condition says what pictures must show: a.jpg and b.jpg and not c.jpg. A term describes a picture: a.jpg | b.jpg
-has the features of both, a.jpg & b.jpg what they share. A name is a picture of the gallery (file name, path, or the
-number of a former hit), a name that you defined, a word, or else a picture file; word:dog and picture:dog insist.
-Names with spaces or signs go in quotes; the formula itself too, for the shell."""
+A condition says what pictures must show: dog and a.jpg and not b.jpg. A term describes a picture:
+a.jpg | b.jpg has the features of both, a.jpg & b.jpg what they share. A name is a picture of the
+gallery (file name, path, or the number of a former hit), a name that you defined, a word, or else a
+picture file; word:dog and picture:dog insist. Names with spaces or signs go in quotes; the formula
+itself too, for the shell, if it has signs, brackets or quotes."""
 EXAMPLES: Final = (
-    "andornot search 'dog.jpg and sofa.jpg and not person.jpg' --gallery g/ --top 10",
+    "andornot search dog and not sofa --gallery g/",
+    "andornot search 'dog.jpg and sofa.jpg and not person' --gallery g/ --top 10 --sheet hits.png",
     "andornot search '(dog.jpg | \"my ball.jpg\") - ./new/cat.png' --gallery g/ --sheet hits.png",
 )
 
 
 def add_options(parser: ArgumentParser) -> None:
     """What to look for, how to compare, which pictures may be found, and how to show them."""
-    parser.add_argument("formula", metavar="FORMULA", help="such as 'a.jpg and not b.jpg', '(a.jpg | b.jpg) - c.jpg'")
+    parser.add_argument(
+        "formula", metavar="FORMULA", nargs="+", help="such as 'dog and not b.jpg', '(a.jpg | b.jpg) - c.jpg'"
+    )
     add_gallery(parser, may_be_remote=True)
     for option in options_of(SearchOptions):
         _add_option(parser, option)
@@ -62,17 +66,18 @@ def run(options: Namespace) -> None:
 
         check_format(options.sheet)
     gallery = Gallery.open(options.gallery, engine=options.engine)
-    asked, formula = SearchOptions.of(vars(options)), gallery.resolve(options.formula)
+    text = " ".join(options.formula)  # without signs it needs no quotes of the shell
+    asked, formula = SearchOptions.of(vars(options)), gallery.resolve(text)
     hits = gallery.search(formula, options=asked)
     if options.sheet is not None:
         from ..gallery.contact_sheet import save_sheet
 
         queries = {name: thing.path for name, thing in formula.named.items() if thing.path}
         score = "truth" if formula.formula.is_condition else options.score
-        save_sheet(options.sheet, options.formula, queries, hits, score)
+        save_sheet(options.sheet, text, queries, hits, score)
     if options.json:
         found = [asdict(hit) for hit in hits]
-        print(json.dumps({"formula": options.formula, "score": options.score, "hits": found}))
+        print(json.dumps({"formula": text, "score": options.score, "hits": found}))
     else:
         print("\n".join(_table(hits)) or _nothing_found(asked))
 

@@ -86,6 +86,12 @@ def measure(source: Source) -> tuple[int, int]:
         return upright_size(image)
 
 
+def is_turned(source: Source) -> bool:
+    """Whether the picture stands upright only by what its camera noted; of its pixels nothing is decoded."""
+    with _broken(source, MAX_PIXELS), _open(source) as image:
+        return turn_of(image) is not None
+
+
 def read_taken(source: Source) -> int | None:
     """When the camera says that it took the picture; nothing is decoded."""
     with _broken(source, MAX_PIXELS), _open(source) as image:

@@ -65,6 +65,13 @@ def picture_extensions() -> frozenset[str]:
     return frozenset(extension for extensions in _EXTENSIONS.values() for extension in extensions)
 
 
+def taken_for_pictures() -> str:
+    """What to say of a folder in which nothing is: a few endings, and how many more there are."""
+    few = [_EXTENSIONS[kind][0] for kind in ("JPEG", "PNG", "WEBP", "TIFF", "HEIF")]
+    more = len(picture_extensions()) - len(few)
+    return f"file names that end in {', '.join(few)}, or in one of {more} other ways, are taken for pictures"
+
+
 def is_picture(path: str) -> bool:
     """Whether a file is taken for a picture: by its ending, or by its first bytes where its name has none."""
     extension = os.path.splitext(path)[1].lower()  # noqa: PTH122 - a Path for each of a million files is slow

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .imageset import ImageSet
 
 GIB: Final = 2**30
+# Broken pictures that a report names.
+_REPORTED: Final = 10
 Storage = Literal["memory", "disk", "decoded"]
 
 
@@ -74,14 +76,14 @@ class Pictures:
     def __iter__(self) -> Iterator[Tensor]:
         return (self[index] for index in range(len(self)))
 
-    def broken_report(self, most: int = 10) -> str:
+    def broken_report(self) -> str:
         """What was left out and why, a line each for the first few; empty if nothing was."""
         if not self.broken:
             return ""
         lines = [f"{len(self.broken):,} of {len(self) + len(self.broken):,} pictures could not be read:"]
-        lines += [f"  {printable(name)}: {reason}" for name, reason in self.broken[:most]]
-        if len(self.broken) > most:
-            lines.append(f"  … and {len(self.broken) - most:,} more")
+        lines += [f"  {printable(name)}: {reason}" for name, reason in self.broken[:_REPORTED]]
+        if len(self.broken) > _REPORTED:
+            lines.append(f"  … and {len(self.broken) - _REPORTED:,} more")
         return "\n".join(lines)
 
     def _checked(self, index: Tensor) -> Tensor:

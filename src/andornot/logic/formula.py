@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..choices import SEMANTICS
-from ..errors import AndornotError, did_you_mean, unknown
+from ..errors import AndornotError, did_you_mean, spelled_like, unknown
 from . import parser, truth, writing
 from . import program as p
 from .atoms import Atom, is_bare
@@ -73,6 +72,11 @@ class Formula:
     def text(self) -> str:
         """The formula as it was written; that of a term of a condition is its usual way to be written."""
         return str(self) if self._text is None else self._text
+
+    @property
+    def source(self) -> str:
+        """The text in which its mentions have their places: that of the whole condition for a term of one."""
+        return self._source
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ class Formula:
         _, start, end, _ = self._first(name)
         before, after = self._source[:start].rstrip(), self._source[end:].lstrip()
         names = list(map(str, known))
-        nearest = get_close_matches(name, names, n=3)
+        nearest = spelled_like(name, names, 3)
         if name.startswith("/") and self._source[:start].endswith("~"):
             hint = f'"~" is NOT here; if "~{name}" is one name, put it in quotes'
         elif "-" in name and is_bare(name):
@@ -343,7 +347,7 @@ def _hint_at_minus(name: str, known: list[str]) -> str:
     for left, right in cuts:
         if left in known and right in known:
             return minus.format(left, right)
-    nearest = get_close_matches(name, known, n=3)
+    nearest = spelled_like(name, known, 3)
     return (f"{did_you_mean(nearest)} Besides, " if nearest else "") + minus.format(*cuts[0])
 
 

@@ -35,6 +35,7 @@ _CALLS: Final = (p.AT_LEAST, p.LIKE)
 _WORD_FOR: Final = {"|": "or", "&": "and", "-": "and not"}
 _SYMBOL_FOR: Final = {"or": "|", "and": "&", "not": "~"}
 _MOST_PIXELS: Final = 1_000_000
+_MOST_DIGITS: Final = len(str(MAX_CHARACTERS))
 _SUGGESTED_CHARACTERS: Final = 60
 _FOUR_NUMBERS: Final = "a crop has four numbers, name[left, top, right, bottom]; a name with brackets goes in quotes"
 
@@ -255,14 +256,15 @@ class _Parser:
 
     def _read_count(self) -> int:
         token = self._take()
-        if not (token.name.isascii() and token.name.isdigit() and 1 <= int(token.name[:9]) <= MAX_CHARACTERS):
+        digits = token.name.lstrip("0")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS):
             message = "at_least takes a whole number from 1 first: at_least(2, a, b, c)"
             raise FormulaError(message, self._text, token.start)
         comma = self._take()
         if comma.kind != ",":
             message = f'expected ", " and the operands: at_least({token.name}, a, b, c)'
             raise FormulaError(message, self._text, comma.start)
-        return int(token.name)
+        return int(digits)
 
     # --- operators --------------------------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class _Parser:
                 return token
             if token.kind == ",":
                 if not bracket or bracket.token.kind not in _CALLS:
-                    message = '"," stands only between the operands of at_least and of like'
+                    message = '"," stands only in at_least(…) and in like(…): write "and" or "or"'
                     raise FormulaError(message, self._text, token.start)
                 return token
             if not bracket:
@@ -407,13 +409,13 @@ class _Parser:
     def _refuse_operand(self, token: Token) -> NoReturn:
         before = self._tokens[self._tokens.index(token) - 1] if token is not self._tokens[0] else None
         if len(self._tokens) == 1:
-            message = "the formula is empty; a name of a picture is one"
+            message = "the formula is empty: write a picture or a word, such as beach.jpg or dog"
         elif before and before.kind == token.kind and token.kind in "&|" and before.end == token.start:
-            message = f'write "{token.kind}" once'
+            message = f'write "{token.kind}" once, or "{_WORD_FOR[token.kind]}"'
         elif token.kind in _CALLS:
             message = f'expected "(" behind "{token.kind}"' + _in_quotes(token)
         else:
-            message = f'expected a name, "~" or "(", found {self._describe(token)}' + _in_quotes(token)
+            message = f'expected a name or "(", found {self._describe(token)}' + _in_quotes(token)
             if token.kind == "-":
                 message += ', which stands between two operands (NOT is "~")'
         raise FormulaError(message, self._text, token.start)
@@ -422,10 +424,9 @@ class _Parser:
         before = self._tokens[self._tokens.index(token) - 1]
         if token.kind == _WEIGHT:
             raise FormulaError("a weight stands before its term, as in 2*a", self._text, token.start)
-        message = f'expected "&", "|" or "-" before {self._describe(token)}'
-        if token.kind == "not":
-            message = f'expected "and" or "or" before {self._describe(token)}'
-        elif before.kind == token.kind == "name":
+        signs = '"and" or "or"' if token.kind == "not" else '"and", "or", "&", "|" or "-"'
+        message = f"expected {signs} before {self._describe(token)}"
+        if before.kind == token.kind == "name":
             message += f"; if {quote(self._text[before.start : token.end])} is one name, put it in quotes"
         elif token.kind in "[]:":
             message += "; a name with such a character goes in quotes"

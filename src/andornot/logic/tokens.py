@@ -23,7 +23,7 @@ class FormulaError(AndornotError):
         self.position = position
         self.nearest = tuple(nearest)
         # With the formula below, and a mark: the one error of more than a line.
-        ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}")
+        ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}" if text.strip() else message)
 
     def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int, tuple[str, ...]]]:
         return type(self), (self.message, self.text, self.position, self.nearest)
@@ -67,7 +67,8 @@ def tokens(text: str) -> Iterator[Token]:
             yield Token(word.lower() if word.lower() in RESERVED else "name", position, end, word)
             position = end
         else:
-            message = f'unexpected {quote(character)}; a name with such a character goes in quotes: "…"'
+            meant = ' write "and";' if character == "+" else ""
+            message = f'unexpected {quote(character)};{meant} a name with such a character goes in quotes: "…"'
             raise FormulaError(message, text, position)
     yield Token("end", len(text), len(text))
 
@@ -89,12 +90,14 @@ def _quoted(text: str, start: int) -> Token:
                 )
         name.append(text[position])
         position += 1
-    raise FormulaError("this quote is never closed", text, start)
+    apostrophe = "; a name with ' in it goes in double quotes" if text[start] == "'" else ""
+    raise FormulaError(f"this quote is never closed{apostrophe}", text, start)
 
 
 def quote(text: str) -> str:
-    """A piece of a formula as it stands in a message."""
-    return f'"{_printable(text)}"'
+    """A piece of a formula as it stands in a message, in the quotes that it does not have itself."""
+    mark = "'" if '"' in text else '"'
+    return f"{mark}{_printable(text)}{mark}"
 
 
 def _printable(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import DataError
-from ..formats import is_picture, kind_not_supported, picture_extensions
+from ..formats import is_picture, kind_not_supported, taken_for_pictures
 from ..imageset import ImageSet
 from ..readers import FileReader
 from .splits import check_folder, check_split
@@ -23,8 +23,7 @@ def open_folder(path: Path, split: str | None = None) -> ImageSet:
     check_split(split, (), path)
     paths = find_pictures(path)
     if not paths:
-        endings = ", ".join(sorted(picture_extensions()))
-        raise DataError(f"{path}: no picture in this folder; file names that end in {endings} are taken for pictures")
+        raise DataError(f"{path}: no picture in this folder; {taken_for_pictures()}")
     return ImageSet(FileReader(paths), paths)
 
 
