@@ -37,7 +37,7 @@ def chosen(scores: Tensor, part: float) -> Tensor:
 def compared(gallery: Gallery, query: Resolved, regions: Regions | None) -> tuple[Tensor, Tensor]:
     """The truths `(n,)` of a condition in all pictures, and their similarities `(Q, n)` to each direction."""
     searcher = gallery._searching
-    rows, looked = searcher._everything.rows, searcher._look([query], {})
+    rows, looked = searcher._everything.rows, searcher.looker.look([query], {})
     in_regions = None if regions is None else searcher._in_regions(looked)
     terms = searcher._asking(SearchOptions()).terms_of(query, looked.values, in_regions)
     truths = Truths(terms, searcher.centred, searcher._everything, regions).of(rows)

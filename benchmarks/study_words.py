@@ -146,7 +146,7 @@ class Table:
 def ways(logits: Tensor, columns: list[list[int]]) -> Iterator[tuple[str, Tensor]]:
     """All ways that are compared, each with the truth of each name `(n, names)`."""
     calibrations = {f"{quantile} quantile": (quantile, 0.01, 0.3) for quantile in (0.9, 0.95, 0.98)}
-    calibrations |= {"at 0.02": (0.5, 0.02, 0.02), "unclipped": (0.95, 0.001, 1.0)}
+    calibrations |= {"at 0.02": (0.5, 0.02, 0.02), "unclipped": (0.95, 0.001, 0.999)}
     for temperature in (1.0, 1.4, 2.0, 3.0):
         probabilities = [(part.float() / temperature).softmax(-1) for part in logits.unbind(1)]
         whole, best = probabilities[0], torch.stack(probabilities[1:]).amax(0)
@@ -156,7 +156,8 @@ def ways(logits: Tensor, columns: list[list[int]]) -> Iterator[tuple[str, Tensor
                 support = torch.stack([seen[:, column].sum(-1).clamp(max=1) for column in columns], 1)
                 for calibration, (quantile, least, most) in calibrations.items():
                     half = support.quantile(quantile, 0).clamp(least, most)
-                    yield f"{weighing}, T = {temperature}, {calibration}, {kept} kept", support / (support + half)
+                    truth = torch.stack([*map(truth_of, support.T, half.tolist())], 1)
+                    yield f"{weighing}, T = {temperature}, {calibration}, {kept} kept", truth
 
 
 def figures(truth: Tensor, labels: Tensor) -> tuple[float, ...]:

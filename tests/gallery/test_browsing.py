@@ -68,7 +68,11 @@ def test_whatever_changes_changes_the_fingerprint(gallery):
     seen.add(gallery.browse().fingerprint)
     gallery.remove("001.png")
     seen.add(gallery.browse().fingerprint)
-    assert len(seen) == 4
+    gallery.define("mine", "3 & 4")
+    seen.add(gallery.browse().fingerprint)
+    gallery.define("mine", "3 | 4")
+    seen.add(gallery.browse().fingerprint)
+    assert len(seen) == 6
 
 
 def test_features_over_rows_that_are_not_in_order(gallery, monkeypatch):

@@ -1,6 +1,7 @@
 """Searching by conditions: what is found is what the definitions say, computed slowly."""
 
 import math
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -305,6 +306,14 @@ def test_a_wrong_condition_is_one_clear_line(text, message, gallery):
     with pytest.raises(FormulaError, match=message) as caught:
         gallery.search(text)
     assert "\n" not in caught.value.message
+
+
+def test_a_term_without_a_feature_is_pointed_at(gallery):
+    with pytest.raises(EmptyQueryError) as caught:
+        gallery.search("7 and not (8 - 8)")
+    error = caught.value
+    assert (error.text, error.position) == ("7 and not (8 - 8)", 11)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan, "much", None])

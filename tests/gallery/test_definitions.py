@@ -12,6 +12,7 @@ from worded import one_clear_line, worded_gallery
 
 from andornot import AndornotError, Formula, FormulaError, Gallery
 from andornot.gallery import GalleryError
+from andornot.gallery.definitions import Definitions
 from andornot.gallery.errors import DamagedError
 from andornot.gallery.layout import DATABASE
 from andornot.logic.formula import write_name
@@ -83,6 +84,18 @@ def test_a_defined_condition_in_a_term_is_an_error_that_says_so(gallery: Gallery
     with pytest.raises(FormulaError, match='"two" is defined as a condition, and a term joins pictures') as error:
         gallery.resolve(text)
     assert text[error.value.position :].startswith("two")
+
+
+def test_a_definition_whose_part_has_become_a_condition_says_so_on_one_line(gallery: Gallery) -> None:
+    gallery.define("part", "000.png & 001.png")
+    gallery.define("whole", "part | 002.png")
+    gallery.define("part", "000.png and 001.png")
+    with pytest.raises(FormulaError) as caught:
+        gallery.search("whole")
+    assert caught.value.message == (
+        '"whole" cannot be written out any more: write (picture:1 and picture:2) or picture:3: "|" joins pictures, '
+        '"or" joins conditions'
+    )
 
 
 def test_a_weight_before_a_defined_condition_is_an_error_that_says_so(gallery: Gallery) -> None:
@@ -174,6 +187,13 @@ def test_definitions_that_grow_without_bound_are_one_clear_line(gallery: Gallery
 
     with pytest.raises(AndornotError, match="more than 10,000 characters"):
         define_on()
+
+
+def test_definitions_that_are_nested_without_bound_are_one_clear_line() -> None:
+    definitions = Definitions({**{f"d{level}": f"d{level + 1}" for level in range(2000)}, "d2000": "word:dog"})
+    with pytest.raises(AndornotError, match='"d0" is defined by definitions that are nested deeper than 200 levels'):
+        definitions.expanded("d0")
+    assert str(definitions.expanded("d1900")) == "word:dog"
 
 
 @given(name=st.text(max_size=20), text=st.text(max_size=20))

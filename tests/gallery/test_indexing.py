@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -371,11 +372,12 @@ def test_the_time_of_a_picture_is_the_cameras_else_the_files(tmp_path, model):
     gallery = Gallery.create(tmp_path / "g", model)
     assert gallery.add(tmp_path / "p").added == 3
 
-    def found(**where: str) -> set[str]:
+    def found(**where: object) -> set[str]:
         hits = gallery.search("plain.jpg", include_queries=True, where=Where(**where))
         return {Path(hit.path).name for hit in hits}
 
     assert found(after="2019", before="2020") == {"camera.jpg"}
+    assert found(after=2019, before=date(2019, 7, 5)) == {"camera.jpg"}
     assert found(after="2019-07-04", before="2019-07-05") == {"camera.jpg"}
     assert found(after="2019-07-04 18:30", before="2019-07-04T18:31") == {"camera.jpg"}
     assert found(after="2019-07-04 18:31") == set()

@@ -346,7 +346,7 @@ class TestServer:
             for top in (5, 40):
                 hits = far.search("1 | 17", top, where=where, include_queries=True, score="degrees")
                 assert_same_hits(hits, exact.search("1 | 17", top, where=where, include_queries=True, score="degrees"))
-        with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "do"'):
+        with pytest.raises(GalleryError, match='no picture has the label "dgo"; did you mean "dog"'):
             far.search("1", where=Where(label="dgo"), score="degrees")
         with pytest.raises(GalleryError, match=r"no picture of the gallery is in photos/dog/013\.png"):
             far.search("1", where=Where(folder="photos/dog/013.png"), score="degrees")

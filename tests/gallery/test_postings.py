@@ -97,10 +97,14 @@ def test_rows_that_gain_classes_later_are_taken_up(tmp_path: Path) -> None:
     kept = Kept(100, missing=(5, 90))
     Postings(tmp_path, 1, 100, kept).extend()
     kept.missing.clear()
-    Postings(tmp_path, 1, 100, kept).extend()
-    postings = Postings(tmp_path, 1, 100, kept)
-    np.testing.assert_allclose(postings.support(DOG), obvious_support(kept, DOG, 100), atol=1e-5)
-    np.testing.assert_array_equal(postings.nouns(np.arange(100)), obvious_nouns(kept, np.arange(100)))
+    for _ in range(2):  # who gave them the classes may have been killed before the files were written
+        postings = Postings(tmp_path, 1, 100, kept)
+        np.testing.assert_allclose(postings.support(DOG), obvious_support(kept, DOG, 100), atol=1e-5)
+        np.testing.assert_array_equal(postings.nouns(np.arange(100)), obvious_nouns(kept, np.arange(100)))
+        postings.extend()
+    kept.rows_read = 0
+    postings.support(DOG)
+    assert kept.rows_read == 0
 
 
 def test_pictures_that_were_removed_are_not_counted(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from andornot.commands.main import main
 from andornot.data.resizing import square
 from andornot.gallery import Gallery, Summary, encoding, indexing, writer
 from andornot.gallery.basis import Basis
+from andornot.gallery.beside import Beside
 from andornot.gallery.likeness.products import where_best
 from andornot.gallery.writer import open_writer
 from andornot.model import Model
@@ -84,6 +85,22 @@ def test_every_picture_has_its_regions_and_classes(gallery):
     assert bool(gallery._snapshot.state.basis) == (len(gallery) > ENOUGH)
     assert gallery._regions.count == 9
     assert gallery._regions.codes(np.array([3, 1, 2])).shape == (3, 9, 64)
+
+
+def test_what_one_thread_looks_at_is_missing_to_no_other(gallery, monkeypatch):
+    regions, rows = gallery._regions, gallery._snapshot.rows
+    looked = Beside.conditions
+    seen = []
+
+    def look(*arguments):
+        if not seen:
+            seen.append([])
+            seen[0] = regions.has(rows)  # another thread asks in the very middle
+        return looked(*arguments)
+
+    monkeypatch.setattr(Beside, "conditions", look)
+    assert regions.has(rows).all()
+    assert seen[0].all()
 
 
 def test_pictures_are_looked_at_once(tmp_path, monkeypatch):
@@ -260,6 +277,15 @@ def test_a_damaged_row_is_not_used_and_made_anew_by_the_repair(gallery):
     again.refresh()
     check(again)
     assert str(Gallery.repair(gallery.folder)) == "nothing was damaged"
+
+
+def test_without_any_region_left_conditions_compare_whole_pictures(gallery):
+    for file in gallery.folder.glob("regions-*.bin"):
+        file.write_bytes(b"")
+    gallery = Gallery.open(gallery.folder)
+    hits = gallery.search("000.png and 001.png")
+    assert len(hits) == min(10, len(gallery) - 2)
+    assert not any(hit.where for hit in hits)
 
 
 def test_what_is_lost_is_made_anew_where_the_picture_is_there(gallery, tmp_path):

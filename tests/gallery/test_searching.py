@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import andornot as aon
 from andornot import Formula, FormulaError, Representation
 from andornot.data import BrokenImageError
-from andornot.gallery import EmptyQueryError, Gallery, GalleryError, SearchOptions, Where, searching, vectors
+from andornot.gallery import EmptyQueryError, Gallery, GalleryError, SearchOptions, Where, reasons, vectors
 from andornot.gallery.engines import exact, faiss
 from andornot.gallery.engines.exact import Exact
 from andornot.gallery.filters import Selection
@@ -126,16 +126,18 @@ def test_a_batch_is_the_same_as_one_after_the_other(gallery, score):
 
 @pytest.mark.parametrize("score", DISTANCES)
 def test_blocks_of_any_size_give_the_same(gallery, score, monkeypatch):
-    expected = gallery.search(["000.png - 001.png", "5 | 6"], 9, score)
+    expected = gallery.search(["000.png - 001.png", "5 | 6"], 9, score, why=True)
     for module, name, value in (
         (exact, "_BLOCK_BYTES", 4 * 64 * 3),
         (vectors, "_ROWS_AT_ONCE", 2),
-        (searching, "_BLOCK", 4),
+        (reasons, "_BLOCK", 4),
     ):
         monkeypatch.setattr(module, name, value)
     other = Gallery.open(gallery.folder)
-    for one, two in zip(expected, other.search(["000.png - 001.png", "5 | 6"], 9, score), strict=True):
+    for one, two in zip(expected, other.search(["000.png - 001.png", "5 | 6"], 9, score, why=True), strict=True):
         assert [hit.id for hit in one] == [hit.id for hit in two]
+        shown = [[{reason.feature: reason.shown_by for reason in hit.why} for hit in hits] for hits in (one, two)]
+        assert shown[0] == shown[1]
         np.testing.assert_allclose([hit.distance for hit in one], [hit.distance for hit in two], atol=1e-6)
 
 

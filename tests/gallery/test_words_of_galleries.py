@@ -67,7 +67,9 @@ def test_a_picture_of_the_gallery_comes_before_a_definition_before_a_word_before
         ("beach", 'unknown name "beach"; words near it: "shore", "geological formation"; andornot define'),
         ("elefant", '"elephant"'),
         ("red car", '"car"'),
-        ("sunsett", 'did you mean "sunset"'),
+        ("sunsett", 'did you mean "sunset"? Words near it: '),
+        ("dog.jpg", 'unknown name "dog.jpg"; "dog" is a word'),
+        ("running", 'unknown name "running"; words are nouns; andornot define'),
         ("0003.png", 'did you mean "003.png"'),
         ("word:beach", 'no class shows "beach"'),
         ("word:000.png", "000.png"),
@@ -113,6 +115,18 @@ def test_the_truth_of_a_word_is_compared_with_all_pictures_whatever_rows_are_ask
     rows = np.array([3, 1, 0])
     torch.testing.assert_close(searcher.word_truths.truth(dog, rows), searcher.word_truths.truth(dog)[rows])
     assert searcher.word_truths.best_rows(dog, 2).tolist() == [0, 1]
+
+
+def test_a_word_is_answered_though_another_thread_forgets_it_at_once(gallery: Gallery) -> None:
+    class Emptied(dict):
+        def __setitem__(self, key: object, value: object) -> None:
+            pass
+
+    searcher = gallery._searching
+    dog = searcher.vocabulary.meaning("dog")
+    before = searcher.word_truths.truth(dog)
+    searcher.word_truths._kept_supports = Emptied()
+    torch.testing.assert_close(searcher.word_truths.truth(dog), before)
 
 
 def test_a_picture_that_was_removed_has_no_part_in_words(gallery: Gallery) -> None:

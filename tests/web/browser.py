@@ -230,12 +230,8 @@ class Page:
 
 
 def check(page: Page, *expected: str) -> None:
-    """No console error but the browser's own note of what is expected, and no request to elsewhere.
-
-    Whoever types pauses within a name, and the browser notes that the server does not know half of it.
-    """
+    """No console error but the browser's own note of what is expected, and no request to elsewhere."""
     wrong = [error for error in page.errors() if not any(text in error for text in expected)]
-    wrong = [error for error in wrong if not ("/api/formula" in error and BAD_REQUEST in error)]
     assert not wrong, wrong
     events = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]

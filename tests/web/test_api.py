@@ -242,8 +242,13 @@ def test_a_thumbnail_is_small_and_upright(tmp_path):
     wide.paste("white", (0, 0, 800, 200))
     (tmp_path / "photos").mkdir()
     wide.save(tmp_path / "photos" / "turned.jpg", exif=exif)
+    wide.save(tmp_path / "photos" / "turned.png", exif=exif)
     gallery = small_gallery(tmp_path)
     with served(gallery) as client:
+        # Not every browser knows of a PNG how the camera was held.
+        shown = client.get(f"/api/pictures/{identity(gallery, 'turned.png')}/picture")
+        assert shown.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(shown.content)).size == (400, 800)
         chosen = identity(gallery, "turned.jpg")
         told = get(client, f"pictures/{chosen}")
         assert (told["width"], told["height"]) == (400, 800)
@@ -419,6 +424,34 @@ def test_a_wrong_formula_says_where(client, address, formula, position, length, 
     assert (error["position"], error["length"]) == (position, length)
 
 
+def test_a_mistake_of_who_still_types_is_no_failed_request(client):
+    told = get(client, "formula", formula="1 & nobo", unfinished=1)
+    assert told["error"] == refused(client, 400, "formula", formula="1 & nobo")
+    assert get(client, "formula", formula="1 & 2", unfinished=1) == get(client, "formula", formula="1 & 2")
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("1[0, 0, 5000, 10]", "cat-0.png[0, 0, 5000, 10] reaches beyond the picture, which has 60 x 40 pixels"),
+        ("1 and 2[0, 0, 0.001, 1]", "cat-1.png[0, 0, 0.001, 1] is less than a pixel of the picture, which has 60 x 40"),
+    ],
+)
+def test_a_crop_that_cannot_be_cut_is_told_to_who_asked_and_to_nobody_else(client, formula, message):
+    with ThreadPoolExecutor(6) as threads:
+        wrong = [threads.submit(refused, client, 400, "search", formula=formula) for _ in range(3)]
+        right = [threads.submit(get, client, "search", formula="2 and 3") for _ in range(3)]
+    assert [one.result()["message"] for one in wrong] == 3 * [message]
+    assert all(one.result()["hits"] for one in right)
+
+
+def test_a_crop_of_a_file_that_is_gone_says_so(own, tmp_path):
+    _, client = own
+    (tmp_path / "photos" / "cats" / "cat-0.png").unlink()
+    told = refused(client, 400, "search", formula="1[0, 0, 0.5, 0.5]")
+    assert told["message"] == "cat-0.png[0, 0, 0.5, 0.5] needs the file of the picture, which is gone"
+
+
 def test_two_pictures_side_by_side(client, gallery):
     told = get(client, "compare", a="cat-1.png", b="my dog.gif", features=6)
     a, b = gallery.model.encode([path for path in gallery.paths if path.endswith(("cat-1.png", "my dog.gif"))])
@@ -440,6 +473,27 @@ def test_two_pictures_side_by_side(client, gallery):
         np.testing.assert_allclose(told["degrees"][operation], value.degrees[told["features"]].numpy(), atol=0.01)
     assert told["distance"] == pytest.approx(float(degree_distance(a, b)), abs=0.01)
     assert 'unknown name "nobody"' in refused(client, 404, "compare", a="1", b="nobody")["message"]
+
+
+def test_a_name_that_was_defined_is_no_picture_to_compare(own):
+    gallery, client = own
+    gallery.define("mine", "like(1, 2)")
+    wait_until(lambda: get(client, "definitions")["definitions"] != [])
+    assert refused(client, 404, "compare", a="mine", b="1")["message"].startswith('unknown name "mine"')
+    assert refused(client, 404, "compare", a="1", b="dog")["message"].startswith('unknown name "dog"')
+
+
+def test_a_search_is_told_as_it_was_asked_whatever_the_names_in_it_stand_for(own):
+    gallery, client = own
+    gallery.define("mine", "like(1, 2)")
+    wait_until(lambda: get(client, "definitions")["definitions"] != [])
+    told = get(client, "search", formula="3 and not mine")
+    assert told["formula"] == "3 and not mine"
+    assert [told["formula"][one["start"] : one["end"]] for one in told["names"]] == ["3", "mine"]
+    for formula, position in (("3 and (4 - 4)", 7), ("3 and (mine - mine)", 0)):
+        wrong = refused(client, 400, "search", formula=formula)
+        assert wrong["message"].startswith("nothing is left to look for")
+        assert wrong["position"] == position
 
 
 def test_a_picture_beside_itself_shares_everything(client):

@@ -8,6 +8,8 @@ from browser import Page, check
 from selenium.webdriver.common.keys import Keys
 
 from andornot.gallery import Gallery
+from andornot.words.articles import with_article
+from andornot.words.nouns import wordnet_nouns
 
 
 def found(gallery: Gallery, formula: str, top: int = 4) -> list[str]:
@@ -250,6 +252,14 @@ def test_things_side_by_side_are_joined_by_one_key(window):
     check(window)
 
 
+def test_a_not_without_and_is_read_as_and_not(window):
+    window.go()
+    window.type_formula("1 not 2")
+    window.press(Keys.ENTER)
+    window.wait_formula("1 and not 2")
+    check(window)
+
+
 def test_what_is_not_known_offers_the_nearest(window):
     window.go()
     [name] = window.first(1)
@@ -276,6 +286,14 @@ def test_the_query_reads_as_a_sentence(page):
         "return describe({ kind: 'group', all: [word('dog'), word('sofa')], any: [], none: [like] })"
     )
     assert told == "Pictures that show a dog and a sofa, not like these 2"
+
+
+def test_the_page_gives_all_nouns_the_articles_that_the_server_gives_them(page):
+    nouns = [*wordnet_nouns()]
+    told = page.run_async(
+        "const { withArticle } = await import('/static/js/sentence.js'); return given[0].map(withArticle)", nouns
+    )
+    assert told == [with_article(noun) for noun in nouns]
 
 
 # --- crops -----------------------------------------------------------------------------------------------------------
@@ -306,6 +324,17 @@ def test_a_box_is_drawn_by_mouse(page, gallery):
     page.wait_trays(all=[f"{name}, a part"])
     assert page.all(".chip canvas")
     page.wait_hits(found(gallery, page.formula))
+
+
+def test_a_box_that_is_drawn_at_the_edge_is_not_empty(page):
+    [name] = page.first(1)
+    open_crop(page, name)
+    picture = page.one("#crop-picture")
+    corner = (round(0.485 * picture.size["width"]), round(0.485 * picture.size["height"]))
+    by = page.actions().move_to_element_with_offset(picture, *corner).click_and_hold()
+    by.move_by_offset(20, 20).release().perform()
+    page.click("Look for this part")
+    page.wait_formula(f"{name}[0.96, 0.96, 1, 1]")
 
 
 def test_a_box_is_moved_and_sized_by_key_and_by_number(page):

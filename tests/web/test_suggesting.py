@@ -50,7 +50,7 @@ def test_words_come_first_then_definitions_then_files(gallery):
 
 
 def test_a_gallery_without_words_says_so(client):
-    assert get(client, "words") == {"words": [], "is_ready": True, "has_words": False}
+    assert get(client, "words") == {"words": [], "has_words": False}
     assert get(client, "pictures/1")["words"] == []
 
 

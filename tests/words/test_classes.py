@@ -77,11 +77,16 @@ def test_truth_keeps_the_order_and_is_half_where_one_in_twenty_is():
     assert truth.max() <= 1
 
 
+def test_what_is_sure_is_true_however_common():
+    assert truth_of(torch.tensor([0.0, 1.0]), half=0.3).tolist() == [0, 1]
+
+
 def test_half_the_truth_is_neither_noise_nor_certainty():
     assert half_of(torch.zeros(50)) == 0.01
     assert half_of(torch.ones(50)) == 0.3
     assert half_of(torch.zeros(0)) == 0.01
-    assert truth_of(torch.tensor([0.3]), half=0.1).item() == pytest.approx(0.75)
+    odds, even = 0.3 / 0.7, 0.1 / 0.9
+    assert truth_of(torch.tensor([0.3]), half=0.1).item() == pytest.approx(odds / (odds + even))
     assert half_of(torch.full((300_001,), 0.05)) == pytest.approx(0.05)
 
 

@@ -101,6 +101,7 @@ UNKNOWN = {
     "red car": ('no class shows "red car", but one shows "car"', "car"),
     "elefant": ('unknown word "elefant"; did you mean "elephant"', "elephant"),
     "mouse.n.01": ("no class shows mouse.n.01; there is mouse.n.04 (a hand-operated electronic device", None),
+    "mouse.n.1004": ('unknown word "mouse.n.1004"', None),
     "xqzw": ('unknown word "xqzw"; words are nouns of WordNet that have classes of ImageNet below them', None),
     "": ("an empty word means nothing", None),
     " - ": ("an empty word means nothing", None),

@@ -9,10 +9,9 @@ from .options import SearchOptions, Where
 if TYPE_CHECKING:
     from .asking import EmptyQueryError
     from .gallery import Gallery
-    from .hits import Hits
+    from .hits import Hit, Hits, Place, Reason
     from .indexing import Summary
     from .repairing import Repaired
-    from .searching import Hit, Place, Reason
 
 __all__ = [
     "EmptyQueryError",
@@ -31,10 +30,10 @@ __all__ = [
 _MODULES = {
     "EmptyQueryError": "asking",
     "Gallery": "gallery",
-    "Hit": "searching",
+    "Hit": "hits",
     "Hits": "hits",
-    "Place": "searching",
-    "Reason": "searching",
+    "Place": "hits",
+    "Reason": "hits",
     "Repaired": "repairing",
     "Summary": "indexing",
 }

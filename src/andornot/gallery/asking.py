@@ -32,11 +32,11 @@ Values = Mapping[Named, Representation]
 class EmptyQueryError(FormulaError):
     """A query that is like no picture more than like any other."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__("nothing is left to look for: this has no feature more than any other", text, 0)
+    def __init__(self, text: str, position: int = 0) -> None:
+        super().__init__("nothing is left to look for: this has no feature more than any other", text, position)
 
-    def __reduce__(self) -> tuple[type["EmptyQueryError"], tuple[str]]:  # type: ignore[override]
-        return type(self), (self.text,)
+    def __reduce__(self) -> tuple[type["EmptyQueryError"], tuple[str, int]]:  # type: ignore[override]
+        return type(self), (self.text, self.position)
 
 
 class Basis(Protocol):
@@ -100,7 +100,7 @@ class Asking:
     def _evaluated(self, term: Formula, named: Mapping[str, Named], values: Values) -> Tensor:
         known = {key: values[named[key]] for key in map(key_of, term.atoms)}
         degrees = evaluate(term, known, self._options).degrees
-        refuse_empty(term.text, degrees)
+        refuse_empty(term.source, degrees, position=term.mentions[0].start)
         return degrees
 
     def _with_neighbours(self, terms: list[Term], anywhere: Sequence[int], in_regions: InRegions | None) -> list[Term]:
@@ -145,7 +145,7 @@ def is_word(term: Formula, named: Mapping[str, Named]) -> bool:
     return len(term.program) == 1 and named[key_of(term.atoms[0])].kind == "word"
 
 
-def refuse_empty(text: str, degrees: Tensor, *, needs_direction: bool = True) -> None:
+def refuse_empty(text: str, degrees: Tensor, *, position: int = 0, needs_direction: bool = True) -> None:
     """An EmptyQueryError for what the same pictures, or arbitrary ones, would be the hits of, whatever was asked.
 
     A query without a feature, such as `a - a`, is at one distance from all pictures by degrees and by containment, and
@@ -154,7 +154,7 @@ def refuse_empty(text: str, degrees: Tensor, *, needs_direction: bool = True) ->
     most, least = degrees.amax(-1), degrees.amin(-1)
     alike = most - least if needs_direction else most
     if bool(alike <= _ROUNDING * most):
-        raise EmptyQueryError(text)
+        raise EmptyQueryError(text, position)
 
 
 def _mean(directions: Tensor) -> Tensor:

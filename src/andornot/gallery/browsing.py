@@ -61,7 +61,8 @@ class Browser:
         """A short text that is another one when anything in the gallery is."""
         snapshot = self._snapshot
         state = replace(snapshot.state, edition=0)  # another name for the same records
-        digest = hashlib.blake2b(f"{state} {len(snapshot.broken)}".encode(), digest_size=8)
+        definitions = {name: snapshot.definitions.formula(name).text for name in snapshot.definitions}
+        digest = hashlib.blake2b(f"{state} {len(snapshot.broken)} {definitions}".encode(), digest_size=8)
         digest.update(snapshot.catalogue.fingerprint)
         return digest.hexdigest()
 

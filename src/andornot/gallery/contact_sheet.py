@@ -11,8 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ..data import BrokenImageError, decode
 from ..errors import printable
 from .errors import GalleryError
-from .hits import percent
-from .searching import Hit
+from .hits import Hit, percent
 
 _TILE: Final = 180
 _GAP: Final = 16

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..errors import printable
 from ..logic import Atom, Formula
 from ..logic.atoms import RESERVED
-from ..logic.parser import MAX_CHARACTERS
+from ..logic.parser import MAX_CHARACTERS, MAX_NESTING
 from ..words.spelling import plain
 from .errors import GalleryError
 
@@ -82,6 +82,10 @@ class Definitions:
             raise GalleryError(f'"{trail[-1]}" is defined by "{name}", which is defined no longer')
         if name in trail:
             raise GalleryError(f"these definitions go in a circle: {' → '.join((*trail, name))}")
+        if len(trail) > MAX_NESTING:
+            raise GalleryError(
+                f'"{trail[0]}" is defined by definitions that are nested deeper than {MAX_NESTING} levels'
+            )
         if name not in known:
             formula, inner = self.formula(name), (*trail, name)
             known[name] = replaced(

@@ -7,7 +7,11 @@ class GalleryError(AndornotError):
     """A mistake in what was asked of a gallery."""
 
 
-class NeedsFolderError(GalleryError):
+class QueryError(GalleryError):
+    """A query that this gallery cannot answer. The line is for whoever asks, and names no path."""
+
+
+class NeedsFolderError(QueryError):
     """What a gallery in Milvus alone cannot tell, and the one in its folder can."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import AndornotError
 from ..logic.atoms import write_name
+from ..words.articles import with_article
 from ..words.nouns import wordnet_nouns
 from .centred import evenly
 from .hits import Hits
@@ -41,7 +42,7 @@ def examples_of(gallery: Gallery) -> list[Example]:
     words = [word for word, _ in gallery.word_index.telling[:_WORDS]]
     seen = {word: frozenset(hit.id for hit in _found(gallery, write_name(word), _BEST)) for word in words}
     several = [
-        _first(gallery, ((write_name(word), f"shows {_a(word)}") for word in words)),
+        _first(gallery, ((write_name(word), f"shows {with_article(word)}") for word in words)),
         _first(gallery, _together(seen)),
         _first(gallery, _without(seen)),
         *_by_pictures(gallery),
@@ -53,7 +54,7 @@ def _together(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
     """Two words that the same pictures show, those with most of these first."""
     for one, other in sorted(combinations(seen, 2), key=lambda pair: -len(seen[pair[0]] & seen[pair[1]])):
         if seen[one] & seen[other] and not _are_kin(one, other):
-            yield f"{write_name(one)} and {write_name(other)}", f"shows {_a(one)} and {_a(other)}"
+            yield f"{write_name(one)} and {write_name(other)}", f"shows {with_article(one)} and {with_article(other)}"
 
 
 def _without(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
@@ -61,7 +62,7 @@ def _without(seen: dict[str, frozenset[int]]) -> Iterator[tuple[str, str]]:
     pairs = [(one, other) for pair in combinations(seen, 2) for one, other in (pair, pair[::-1])]
     for one, other in sorted(pairs, key=lambda pair: -min(len(seen[pair[0]] & seen[pair[1]]), _HITS)):
         if seen[one] - seen[other] and not _are_kin(one, other):
-            yield f"{write_name(one)} and not {write_name(other)}", f"shows {_a(one)}, but no {other}"
+            yield f"{write_name(one)} and not {write_name(other)}", f"shows {with_article(one)}, but no {other}"
 
 
 def _are_kin(one: str, other: str) -> bool:
@@ -107,7 +108,3 @@ def _found(gallery: Gallery, formula: str, top: int = _HITS) -> Hits:
         return Hits(hit for hit in gallery.search(formula, top=top, pictures={}) if not hit.is_weak)
     except AndornotError:
         return Hits()
-
-
-def _a(word: str) -> str:
-    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"

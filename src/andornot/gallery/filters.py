@@ -2,12 +2,12 @@
 
 import os
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from ..errors import spelled_like
 from .errors import GalleryError
 from .options import Where
 from .paths import is_inside
@@ -106,7 +106,7 @@ def _known_label(records: Records, label: str) -> str:
     labels = set(map(os.path.basename, records.folder_counts))
     if label in labels:
         return label
-    nearest = get_close_matches(label, labels, n=1)
+    nearest = spelled_like(label, labels, 1)
     hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that a picture is in"
     raise GalleryError(f'no picture has the label "{label}"; {hint}')
 
@@ -114,7 +114,7 @@ def _known_label(records: Records, label: str) -> str:
 def _seconds(text: str) -> int:
     for form in _FORMATS:
         try:
-            return int(datetime.strptime(text.strip(), form).replace(tzinfo=UTC).timestamp())
+            return int(datetime.strptime(str(text).strip(), form).replace(tzinfo=UTC).timestamp())
         except ValueError:
             continue
     raise GalleryError(f'"{text}" is no date; write it as 2024, 2024-05, 2024-05-31 or "2024-05-31 18:00"')

@@ -408,16 +408,16 @@ class Gallery:
         The picture is one of the gallery by id, path or file name, or a picture file. A gallery whose model has no
         words, or that was indexed before there were words, is a WordError.
         """
-        return self._searching.describe(self._one(picture))
+        return self._searching.looker.describe(self._one(picture))
 
     def words(self, beginning: str = "") -> dict[str, int]:
         """The words that begin so, with how many pictures show each: those that most show first."""
-        return self._searching.words(beginning)
+        return self._searching.word_truths.complete(beginning)
 
     @property
     def word_index(self) -> WordIndex:
         """The words that can be asked for, if there are any, and those that tell most of this gallery."""
-        return self._searching.word_index
+        return self._searching.word_truths.index
 
     def complete(
         self, text: str, cursor: int, limit: int = 8, with_files: bool = True, browser: Browser | None = None
@@ -432,7 +432,7 @@ class Gallery:
 
     def tags(self, identity: int) -> list[Shown]:
         """What a picture shows, in few words, by what is kept of it: none where nothing is, or nothing is likely."""
-        return self._searching.tags(identity)
+        return self._searching.looker.tags(identity)
 
     def _one(self, picture: StrPath | int) -> Named:
         name = os.fspath(picture) if isinstance(picture, os.PathLike) else str(picture)
@@ -508,7 +508,7 @@ class Gallery:
     def represent(self, names: Iterable[StrPath | int]) -> Representation:
         """The representations `(n, N, M)` of pictures by id, path or file name, or of picture files elsewhere."""
         formulas = [Formula(write_name(name if isinstance(name, str) else str(name))) for name in names]
-        return self._searching.represent([thing for one in formulas for thing in self.named(one).values()])
+        return self._searching.looker.represent([thing for one in formulas for thing in self.named(one).values()])
 
     def near_copies(self, ids: Sequence[int]) -> list[int | None]:
         """For each picture of a list the first earlier one that it nearly equals; None for most."""

@@ -1,26 +1,69 @@
-"""`Hits`: what a search found, a list that shows itself in a notebook."""
-
-from __future__ import annotations
+"""`Hit`: a picture that was found, and why; `Hits`: what a search found, a list that shows itself in a notebook."""
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, SupportsIndex, overload
+from dataclasses import dataclass, field
+from typing import SupportsIndex, overload
 
 from ..data import BrokenImageError, decode
 from ..notebook import MOST_TILES, TILE, Tile, tiles
-
-if TYPE_CHECKING:
-    from .searching import Hit
+from .records import Origin
 
 
-class Hits(list["Hit"]):
+@dataclass(frozen=True)
+class Reason:
+    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
+
+    `shown_by` are the pictures of the gallery with the highest degrees of it; `name` is what these show together, if
+    that can be said.
+    """
+
+    feature: int
+    contribution: float
+    shown_by: tuple[str, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a picture a term of a condition was found: left, top, right, bottom, as fractions of the picture."""
+
+    term: str
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A picture that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
+
+    `truth`, from 0 to 1, says how far the picture stands out in the gallery by what was asked for. A weak one is what
+    the best of as many unrelated pictures may reach. `where` has a place for each term that was found in a region.
+
+    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
+    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since. `words` say
+    what it shows, if the gallery has words: few, and none where nothing is likely.
+    """
+
+    path: str
+    distance: float
+    id: int
+    why: tuple[Reason, ...] = field(default=())
+    taken: str = ""
+    taken_from: Origin = "unknown"
+    truth: float = 0.0
+    is_weak: bool = False
+    where: tuple[Place, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+class Hits(list[Hit]):
     """Pictures that were found, nearest first."""
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Hit: ...
     @overload
-    def __getitem__(self, index: slice) -> Hits: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Hit | Hits:
+    def __getitem__(self, index: slice) -> "Hits": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "Hit | Hits":
         """One of them, or some, which show themselves as well."""
         return Hits(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 

@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -35,14 +35,17 @@ from .engines.milvus_records import (
 from .errors import GalleryError, NeedsFolderError
 from .filters import Selection, resolve
 from .gallery import Gallery
+from .hits import Hit
+from .looking import Looker
 from .name_index import NameIndex
 from .names import Names, Resolved
 from .options import CENTRED, SearchOptions, Where
 from .paths import label_of
+from .reasons import Reasons
 from .records import Entry, Origin, Picture, as_date
-from .searching import Hit, Reason, Searcher
+from .searching import Searcher
 from .vectors import Vectors
-from .word_index import NO_WORDS, WordIndex
+from .word_index import NO_WORDS
 
 _WORDS: Final = "words need what is kept beside the features, in the gallery's folder: ask the gallery there"
 _WHY: Final = "why looks at all pictures, which are in Milvus: ask the gallery in its folder"
@@ -239,6 +242,45 @@ class _ConditionSearch(ConditionSearch):
         return super()._candidates(formula, terms, logic, selection)
 
 
+class _NoWords:
+    """As `WordTruths`, of pictures of which nothing is kept that words need."""
+
+    index = NO_WORDS
+
+    def complete(self, beginning: str) -> NoReturn:  # noqa: ARG002
+        """Not to be had."""
+        raise NeedsFolderError(_WORDS)
+
+    def describe(self, rows: np.ndarray) -> list[list[Shown]]:
+        """Nothing is known."""
+        return [[]] * len(rows)
+
+
+class _Looker(Looker):
+    """As any other, without words."""
+
+    def __init__(self, sources: MilvusSources) -> None:
+        self._sources, self._records = sources, sources.snapshot
+
+    def describe(self, thing: object) -> NoReturn:  # noqa: ARG002
+        """Not to be had: words need what is kept beside the features."""
+        raise NeedsFolderError(_WORDS)
+
+    def tags(self, identity: int) -> list[Shown]:  # noqa: ARG002
+        """None."""
+        return []
+
+
+class _Reasons(Reasons):
+    """None can be told."""
+
+    def __init__(self) -> None: ...
+
+    def why(self, *_: object) -> NoReturn:
+        """Not to be had: it looks at all pictures."""
+        raise NeedsFolderError(_WHY)
+
+
 class _Searcher(Searcher):
     """As any other; vectors and records are asked for."""
 
@@ -252,6 +294,9 @@ class _Searcher(Searcher):
         self.centred: Any = MilvusCentred(server, address.collection, facts, sources.model)
         self._engines = {}
         self._everything = _Everything(self._records, self.centred)
+        self.word_truths: Any = _NoWords()
+        self.looker = _Looker(sources)
+        self.reasons = _Reasons()
 
     def browse(self) -> Browser:
         """The same state, to look around in."""
@@ -269,26 +314,6 @@ class _Searcher(Searcher):
             self._engines[score] = vectors, _Engine(self._address, self._server, vectors)
         return self._engines[score]
 
-    def describe(self, thing: object) -> NoReturn:  # noqa: ARG002
-        """Not to be had: words need what is kept beside the features."""
-        raise NeedsFolderError(_WORDS)
-
-    def words(self, beginning: str) -> NoReturn:  # noqa: ARG002
-        """As `describe`."""
-        raise NeedsFolderError(_WORDS)
-
-    @cached_property
-    def word_index(self) -> WordIndex:
-        """None are known."""
-        return NO_WORDS
-
-    def tags(self, identity: int) -> list[Shown]:  # noqa: ARG002
-        """None."""
-        return []
-
-    def _words_of(self, rows: np.ndarray) -> Iterator[tuple[str, ...]]:
-        return iter([()] * len(rows))
-
     def _own_engine(self, score: object, dimensions: int) -> NoReturn:  # noqa: ARG002
         raise NeedsFolderError("a score of your own compares with all pictures: ask the gallery in its folder")
 
@@ -302,9 +327,6 @@ class _Searcher(Searcher):
         # The rows of `_Everything` are a sample; here all pictures are meant.
         return super()._search_condition(query, options, self._select(selection.where), looked)
 
-    def _why_condition(self, *_: Any) -> NoReturn:
-        raise NeedsFolderError(_WHY)
-
     def _kept(self, rows: np.ndarray, left_out: set[int], top: int) -> list[int]:
         kept = super()._kept(rows, left_out, top)
         self._records.entries(rows[kept].tolist())  # all at once, and not one by one
@@ -314,9 +336,6 @@ class _Searcher(Searcher):
         if not isinstance(score, str):
             self._own_engine(score, 0)
         return super()._nearest(queries, wholes, score, top, selection)
-
-    def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:  # noqa: ARG002
-        raise NeedsFolderError(_WHY)
 
 
 class _Listing:

@@ -190,8 +190,11 @@ class Names:
         """What a definition says, all written out."""
         try:
             return self._definitions.expanded(name)
+        except FormulaError as error:  # as when a definition in it has become a condition since
+            message = f'"{name}" cannot be written out any more: {error.message}'
         except AndornotError as error:
-            raise formula.error_at(atom, str(error)) from None
+            message = str(error)
+        raise formula.error_at(atom, message)
 
     def _kept(self, own: Atom, name: str, atom: Atom, formula: Formula) -> Named:
         """What an atom of a definition stands for."""
@@ -210,10 +213,22 @@ class Names:
     def _unknown(self, atom: Atom, formula: Formula) -> FormulaError:
         """The error for a name that stands for nothing, with the nearest of all kinds."""
         error = formula.unknown_name(atom.name, [*self._nearest(atom.name), *self._definitions])
-        if self._vocabulary is None or atom.kind or _looks_like_file(atom.name):
+        if self._vocabulary is None or atom.kind or _is_id(atom.name):
             return error
-        more, nearest = self._vocabulary.about(atom.name), dict.fromkeys((*self._near_words(atom.name), *error.nearest))
-        return FormulaError(error.message + (f"; {more}" if more else ""), error.text, error.position, [*nearest])
+        if _looks_like_file(atom.name):
+            more, words = self._as_word(atom.name)
+        else:
+            more, words = self._vocabulary.about(atom.name), self._near_words(atom.name)
+        nearest = dict.fromkeys((*words, *error.nearest))
+        return FormulaError(_with_more(error.message, more), error.text, error.position, [*nearest])
+
+    def _as_word(self, file_name: str) -> tuple[str, tuple[str, ...]]:
+        """What to say of `dog.jpg` where there is none, and dogs can be asked for by the word."""
+        stem = os.path.splitext(os.path.basename(file_name))[0]  # noqa: PTH119, PTH122
+        words = self._vocabulary
+        if words is None or words.takes_any_phrase or words.find(stem) is None:
+            return "", ()
+        return f'"{stem}" is a word', (stem,)
 
     # --- pictures ---------------------------------------------------------------------------------------------------
 
@@ -299,6 +314,13 @@ def _written_out(formula: Formula, meant: dict[str, Formula]) -> Formula:
         raise formula.error_at(next(iter(meant)), f"with its definitions written out: {error.message}") from None
     except AndornotError as error:
         raise formula.error_at(next(iter(meant)), str(error)) from None
+
+
+def _with_more(message: str, more: str) -> str:
+    """Both, as one line; behind a question a sentence begins."""
+    if not more:
+        return message
+    return f"{message} {more[0].upper()}{more[1:]}" if message.endswith("?") else f"{message}; {more}"
 
 
 def _is_end_of(name: str, path: str) -> bool:

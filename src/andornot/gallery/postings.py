@@ -144,8 +144,8 @@ class Postings:
                 except ValueError:
                     self._segments[number], covered = None, 0
                 result[first : first + covered] = part[:covered]
-            rows = np.arange(first + covered, last)
-            result[first + covered : last] = support_of(self._evidence, rows, classes)
+            rows = np.arange(first, last)[self._is_missing(number, covered)]
+            result[rows] = support_of(self._evidence, rows, classes)
         return result.clip(max=1, out=result)
 
     def nouns(self, used: np.ndarray) -> np.ndarray:
@@ -181,6 +181,17 @@ class Postings:
             match = _NAME.fullmatch(file.name)
             if match and (int(match[1]) != self._first_file or int(match[2]) >= len(self._segments)):
                 file.unlink(missing_ok=True)
+
+    def _is_missing(self, number: int, covered: int) -> np.ndarray:
+        """Which rows of a segment its file does not tell: those beyond it, and those that gained classes since."""
+        first, last = self._span(number)
+        result = np.ones(last - first, bool)
+        segment = self._segments[number]
+        if segment is not None and covered:
+            without = np.flatnonzero(~segment.tables.has[:covered])
+            result[:covered] = False
+            result[without] = self._evidence.has(first + without)
+        return result
 
     def _covered(self, number: int) -> bool:
         first, last = self._span(number)

@@ -174,6 +174,13 @@ class Records(Protocol):
         """File names, to suggest one of them: of a large gallery not all."""
 
 
+def entry_of(records: Records, identity: int) -> Entry:
+    """All that is known of a picture that there is, as one that an engine found."""
+    entry = records.entry(identity)
+    assert entry is not None, "an engine finds rows of pictures only"
+    return entry
+
+
 def picture_crc(values: Record) -> int:
     """The checksum of a picture's record: of its numbers in 8 bytes each, its path and its digest."""
     identity, path, size, mtime_ns, digest, *rest = values

@@ -61,10 +61,11 @@ class _Rows:
             return np.asarray(known > 0)
         new = np.unique(rows[known < 0])
         ids = self._snapshot.ids_of_rows(new)
-        used = new[ids > 0]
-        crcs = self._snapshot.catalogue.features_crcs(ids[ids > 0])
-        self._known[new] = 0
-        self._known[used] = self._beside.conditions(used, crcs) == WHOLE
+        found = (ids > 0) & self._beside.are_there(new)
+        crcs = self._snapshot.catalogue.features_crcs(ids[found])
+        found[found] = self._beside.conditions(new[found], crcs) == WHOLE
+        # All at once: what another thread reads meanwhile is unknown, or right.
+        self._known[new] = found
         return np.asarray(self._known[rows] > 0)
 
     def _content(self, rows: np.ndarray) -> np.ndarray:
@@ -146,7 +147,7 @@ class Regions(_Rows):
         """The activations `(n, count, width)` of those rows that are there."""
         there = np.sort(rows[self.has(rows)])
         content = np.ascontiguousarray(self._beside.content(there)).view(np.float16)
-        return torch.from_numpy(content.astype(np.float32)).view(len(there), self.count, -1)
+        return torch.from_numpy(content.astype(np.float32)).view(len(there), self.count, self._snapshot.state.width)
 
 
 def open_beside(folder: Path, state: State) -> tuple[Beside | None, Beside]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ..data.formats import picture_extensions
+from ..data.formats import taken_for_pictures
 from ..data.sources.folder import find_pictures, gallery_around, real_path
 from .errors import GalleryError
 from .paths import StrPath, absolute, is_inside
@@ -140,5 +140,4 @@ def _nothing_in(path: str, skipped: Mapping[str, int]) -> str:
     if not os.path.isdir(path):  # noqa: PTH112
         return f"{path} is not a folder"
     others = "".join(f", {line}" for line in told_skipped(skipped))
-    endings = ", ".join(sorted(picture_extensions()))
-    return f"{path} has no picture in it{others}; file names that end in {endings} are taken for pictures"
+    return f"{path} has no picture in it{others}; {taken_for_pictures()}"

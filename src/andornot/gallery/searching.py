@@ -1,11 +1,10 @@
 """From formulas to hits, in one state of a gallery."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import torch
@@ -16,103 +15,33 @@ from ..data import BrokenImageError
 from ..data.decoding import measure
 from ..logic import Formula, Representation
 from ..logic.distance import SCORES, Distance, Score
-from ..words import Noun, Shown, describe_pictures
-from ..words.errors import shortened
-from ..words.looking import nouns_of
-from ..words.telling import telling_nouns
 from .asking import Asking, InRegions, Values, evaluate, is_word, refuse_empty
 from .browsing import Browser
-from .centred import Centred, CentredVectors, evenly
+from .centred import Centred, CentredVectors
 from .conditions import ConditionSearch, Term, Truths, truth_of_asked_for
-from .cropping import cut
-from .digests import digest_of
 from .engines import Engine, Exact, MakeEngine
 from .engines.exact import search_by
 from .errors import GalleryError
 from .filters import Selection
+from .hits import Hit, Place, Reason
 from .likeness.products import similarities
 from .likeness.truth import unrelated
+from .looking import Looked, Looker
 from .names import Kept, Named, Names, Resolved, key_of
 from .options import CENTRED, SearchOptions, Where
 from .postings import Evidence
-from .records import Entry, Origin, Picture, Records
+from .reasons import Reasons, ReasonsOf, no_reasons
+from .records import Records, entry_of
 from .regions import Regions
 from .stacking import stacked_on
 from .vectors import Computed, Degrees, Sources, Stored, Vectors
 from .vocabulary import Vocabulary
-from .word_index import NO_WORDS, WordCount, WordIndex
 from .word_truths import WordTruths, nouns_in
 
 Query = Resolved | Representation
 
-_REASONS: Final = 5
-_SHOWN_BY: Final = 3
-# A word in a term is what so many pictures share that show it best, and show it at all. See docs/words.md.
-_BEST: Final = 10
-# Words that tell most of a gallery, looked at for whether they are surely seen.
-_TOLD: Final = 256
-_SEEN: Final = 0.02
+# The truth of a word from which on it is not weak.
 _HALF: Final = 0.5
-# Pictures that stand for the average one, and rows that are looked at together.
-_SAMPLE: Final = 512
-_BLOCK: Final = 8192
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
-
-    `shown_by` are the pictures of the gallery with the highest degrees of it; `name` is what these show together, if
-    that can be said.
-    """
-
-    feature: int
-    contribution: float
-    shown_by: tuple[str, ...]
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in a picture a term of a condition was found: left, top, right, bottom, as fractions of the picture."""
-
-    term: str
-    box: tuple[float, float, float, float]
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A picture that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
-
-    `truth`, from 0 to 1, says how far the picture stands out in the gallery by what was asked for. A weak one is what
-    the best of as many unrelated pictures may reach. `where` has a place for each term that was found in a region.
-
-    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
-    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since. `words` say
-    what it shows, if the gallery has words: few, and none where nothing is likely.
-    """
-
-    path: str
-    distance: float
-    id: int
-    why: tuple[Reason, ...] = field(default=())
-    taken: str = ""
-    taken_from: Origin = "unknown"
-    truth: float = 0.0
-    is_weak: bool = False
-    where: tuple[Place, ...] = ()
-    words: tuple[str, ...] = ()
-
-
-class _Looked(NamedTuple):
-    """What names stand for: representations, and the activations of those whose files or features are here."""
-
-    values: dict[Named, Representation]
-    activations: dict[Named, Tensor]
-
-
-ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
-"""For a query, by its number, and rows that it found: why."""
 
 
 class Searcher:
@@ -135,8 +64,9 @@ class Searcher:
         self.centred = Centred(sources, self.degrees)
         self._degrees = Vectors(sources, self.degrees)
         self._engines: dict[str, tuple[Vectors, Engine]] = {}
-        self._most: dict[int, tuple[tuple[str, ...], str]] = {}
         self._everything = self._select(None)
+        self.looker = Looker(sources, self.vocabulary, self.word_truths)
+        self.reasons = Reasons(sources, self.degrees, self.word_truths, self._everything)
 
     def resolve(self, formula: Formula, given: Collection[str] | None = None) -> Resolved:
         """A formula with what its names stand for."""
@@ -155,7 +85,7 @@ class Searcher:
     ) -> list[list[Hit]]:
         """The hits of each query; those of all terms are found by one call of the engine."""
         selection = self._everything if options.where == Where() else self._select(options.where)
-        looked = self._look(queries, pictures)
+        looked = self.looker.look([query for query in queries if isinstance(query, Resolved)], pictures)
         results: dict[int, list[Hit]] = {}
         terms: dict[int, Query] = {}
         for number, query in enumerate(queries):
@@ -192,7 +122,7 @@ class Searcher:
         for number, left_out in enumerate(own):
             kept = self._kept(found[number], left_out, options.top)
             rows, distances = found[number, kept], [_distance(options.score, float(scores[number, at])) for at in kept]
-            reasons = reasons_of(number, rows) if options.why else _no_reasons(number, rows)
+            reasons = reasons_of(number, rows) if options.why else no_reasons(number, rows)
             hits = map(
                 self._hit,
                 rows.tolist(),
@@ -206,7 +136,7 @@ class Searcher:
         return results
 
     def _search_condition(
-        self, query: Resolved, options: SearchOptions, selection: Selection, looked: _Looked
+        self, query: Resolved, options: SearchOptions, selection: Selection, looked: Looked
     ) -> list[Hit]:
         formula, logic = query.formula, options.logic or "product"
         terms = self._asking(options).terms_of(query, looked.values, self._in_regions(looked))
@@ -214,7 +144,7 @@ class Searcher:
         found = self._conditions.search(formula, terms, logic, options.top + len(left_out), selection)
         kept = self._kept(found.rows, left_out, options.top)
         rows, truths = found.rows[kept], found.truths[kept]
-        reasons = self._why_condition(query, rows, options, looked.values) if options.why else _no_reasons(0, rows)
+        reasons = self._why_condition(query, rows, options, looked.values) if options.why else no_reasons(0, rows)
         hits = map(
             self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0), self._words_of(rows)
         )
@@ -232,7 +162,7 @@ class Searcher:
         engine = self._engine(CENTRED)[1]
         return ConditionSearch(self.centred, engine, self._everything, self._regions, self.word_truths)
 
-    def _in_regions(self, looked: _Looked) -> InRegions | None:
+    def _in_regions(self, looked: Looked) -> InRegions | None:
         """What terms are asked by in regions, if there are any: they have a head of their own."""
         if self._regions is None:
             return None
@@ -283,7 +213,7 @@ class Searcher:
         words: tuple[str, ...],
     ) -> Hit:
         identity = int(self._records.ids_of_rows(np.array([row]))[0])
-        entry = self._entry(identity)
+        entry = entry_of(self._records, identity)
         return Hit(
             entry.picture.path,
             distance,
@@ -296,25 +226,20 @@ class Searcher:
             words=words,
         )
 
-    def _entry(self, identity: int) -> Entry:
-        entry = self._records.entry(identity)
-        assert entry is not None, "an engine finds rows of pictures only"
-        return entry
-
     def _nearest(
         self, queries: Representation, wholes: Tensor, score: str | Score | Distance, top: int, selection: Selection
     ) -> tuple[np.ndarray, np.ndarray, ReasonsOf]:
         """The best rows of each query and their scores, `(Q, k)` each, and what tells why."""
         if not isinstance(score, str | Score):
-            return *search_by(score, queries, top, selection.rows, self._sources), _no_reasons
+            return *search_by(score, queries, top, selection.rows, self._sources), no_reasons
         if score == CENTRED:
             found = self._engine(CENTRED)[1].search(wholes, top, selection)
             beyond = normalize(self.centred.components.beyond_mean(queries.degrees), dim=-1)
-            return *found, lambda query, rows: self._why(beyond[query], rows, self._degrees)
+            return *found, lambda query, rows: self.reasons.why(beyond[query], rows, self._degrees)
         asking = (SCORES[score] if isinstance(score, str) else score).query(queries).float()
         vectors, engine = self._engine(score) if isinstance(score, str) else self._own_engine(score, asking.shape[1])
         found = engine.search(asking, top, selection)
-        return *found, lambda query, rows: self._why(asking[query], rows, vectors)
+        return *found, lambda query, rows: self.reasons.why(asking[query], rows, vectors)
 
     def _select(self, where: Where | None) -> Selection:
         return Selection(self._sources.snapshot, where)
@@ -350,26 +275,6 @@ class Searcher:
         pairs = zip(wholes, rows, strict=True)
         return torch.stack([similarities(self.centred.codes_of(found), whole[None])[0] for whole, found in pairs])
 
-    def _look(self, queries: Sequence[Query], pictures: Mapping[str, Representation]) -> _Looked:
-        """All that formulas name; what several of them name is looked at once."""
-        things = dict.fromkeys(
-            query.named[key_of(atom)]
-            for query in queries
-            if isinstance(query, Resolved)
-            for term in query.formula.terms
-            if not is_word(term, query.named)
-            for atom in term.atoms
-        )
-        values = {Named(name, None): picture for name, picture in pictures.items()}
-        seen = [thing for thing in things if thing not in values and thing.kind != "word"]
-        words = [thing for thing in things if thing.kind == "word"]
-        activations = dict(zip(seen, self.activations(seen), strict=True)) if seen else {}
-        if seen:
-            values.update(zip(seen, self._sources.model.represent(torch.stack([*activations.values()])), strict=True))
-        if words:
-            values.update(zip(words, self.represent(words), strict=True))
-        return _Looked(values, activations)
-
     def _evaluate(self, queries: Sequence[Query], options: SearchOptions, values: Values) -> Representation:
         """The representation of each query, `(Q, N, M)`."""
         return Representation.stack(
@@ -390,61 +295,6 @@ class Searcher:
             )
         return query.detach().to("cpu", torch.float32)
 
-    def represent(self, things: Sequence[Named]) -> Representation:
-        """Pictures outside are encoded, but for copies of what is in the gallery: the same picture, the same answer."""
-        if words := {thing for thing in things if thing.kind == "word"}:
-            means = {word: self._represent_word(word) for word in words}
-            others = [thing for thing in things if thing not in words]
-            rest = iter(self.represent(others) if others else ())
-            return Representation.stack([means[thing] if thing in words else next(rest) for thing in things])
-        return self._sources.model.represent(self.activations(things))
-
-    def activations(self, things: Sequence[Named]) -> Tensor:
-        """What the backbone sees in pictures, and in crops of them, `(n, width)`."""
-        inside: Iterator[Tensor]
-        known = [self._known(thing) if thing.crop is None else None for thing in things]
-        rows = np.array([picture.row for picture in known if picture is not None], np.int64)
-        inside = iter(self._sources.activations(rows)) if len(rows) else iter([])
-        return torch.stack(
-            [
-                next(inside)
-                if picture is not None
-                else self._sources.look_at(thing.path if thing.crop is None else cut(thing.path, thing.crop))
-                for thing, picture in zip(things, known, strict=True)
-            ]
-        )
-
-    def describe(self, thing: Named) -> list[Shown]:
-        """What a picture shows, in words."""
-        model, words = self._sources.model, self.vocabulary.of_model
-        picture = self._known(thing)
-        kept = None if picture is None else self.word_truths.kept(picture.row)
-        if kept is not None:
-            return nouns_of(model, words).describe(kept)
-        return describe_pictures(model, words, [thing.path])[0]
-
-    def words(self, beginning: str) -> dict[str, int]:
-        """The words that begin so, and how many pictures show each, most first."""
-        words = self.vocabulary.ready
-        meanings = {word: words.meaning(word) for word in words.complete(beginning)}
-        counts = self.word_truths.counts
-        found = {word: counts[noun.synset] for word, noun in meanings.items() if isinstance(noun, Noun)}
-        return dict(sorted(found.items(), key=lambda word: -word[1]))
-
-    @cached_property
-    def word_index(self) -> WordIndex:
-        """All words with counts, and which of them tell most."""
-        if not self.vocabulary.is_ready:
-            return NO_WORDS
-        counts = self.word_truths.counts
-        telling = [] if self.vocabulary.takes_any_phrase else telling_nouns(counts)[:_TOLD]
-        telling = self.word_truths.surely_seen(telling)
-        return WordIndex(self.words(""), [WordCount(noun.word, counts[noun]) for noun in telling])
-
-    def tags(self, identity: int) -> list[Shown]:
-        """What a picture shows, by what is kept of it."""
-        return self.word_truths.describe(np.array([self._entry(identity).picture.row]))[0]
-
     def near_copies(self, ids: Sequence[int]) -> list[int | None]:
         """For each picture the first earlier one of the list that it nearly equals."""
         if not ids:
@@ -455,23 +305,6 @@ class Searcher:
         )
         return [None if place is None else ids[place] for place in places]
 
-    def _represent_word(self, word: Named) -> Representation:
-        """What a word is in a term: the mean of the pictures that show it best."""
-        assert word.meaning is not None, "a word has a meaning"
-        rows = self.word_truths.best_rows(word.meaning, _BEST)
-        rows = np.sort(rows[self.word_truths.support(word.meaning, rows).numpy() >= _SEEN])
-        if not len(rows):
-            raise GalleryError(
-                f'no picture of the gallery shows "{shortened(word.meaning.word)}" well enough to take it for a picture'
-            )
-        return Representation(self._sources.represent(rows).probs.mean(0), validate=False)
-
-    def _known(self, thing: Named) -> Picture | None:
-        """The picture of the gallery that it is, or that has the same content."""
-        if thing.id is not None:
-            return self._entry(thing.id).picture
-        return next((entry.picture for entry in self._records.with_digest(digest_of(thing.path))), None)
-
     def _why_condition(
         self, query: Resolved, rows: np.ndarray, options: SearchOptions, values: Values
     ) -> Sequence[tuple[Reason, ...]]:
@@ -481,53 +314,7 @@ class Searcher:
             return [()] * len(rows)
         terms = self._evaluate([Resolved(term, _named_in(term, query)) for term in asked_for], options, values)
         beyond = normalize(self.centred.components.beyond_mean(terms.degrees), dim=-1).mean(0)
-        return self._why(normalize(beyond, dim=0), rows, self._degrees)
-
-    def _why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:
-        """For each row the features that carried its match."""
-        if not len(rows):
-            return []
-        used = self._everything.rows
-        sample = evenly(used, _SAMPLE)
-        order = np.argsort(rows)
-        hits = vectors.take(rows[order])[np.argsort(order)]
-        beyond = query * (hits - vectors.take(sample).mean(0))
-        if beyond.shape[1] % self._sources.model.num_features:
-            raise GalleryError(
-                "why cannot be told by this score: its vectors have not as many numbers for each feature"
-            )
-        given = beyond.view(len(rows), self._sources.model.num_features, -1).sum(-1)
-        values, features = given.topk(min(_REASONS, given.shape[1]), dim=1)
-        shown_by = self._shown_by(np.unique(features.numpy()), used)
-        return [
-            tuple(
-                Reason(feature, value, *shown_by[feature])
-                for value, feature in zip(of_hit, features[number].tolist(), strict=True)
-                if value > 0
-            )
-            for number, of_hit in enumerate(values.tolist())
-        ]
-
-    def _shown_by(self, features: np.ndarray, used: np.ndarray) -> dict[int, tuple[tuple[str, ...], str]]:
-        """The paths of the pictures with the highest degree of each feature, and its name, looked for once."""
-        best: list[tuple[float, int]]
-        features = np.array([feature for feature in features.tolist() if feature not in self._most], np.int64)
-        candidates: dict[int, list[tuple[float, int]]] = {feature: [] for feature in features.tolist()}
-        for start in range(0, len(used) if len(features) else 0, _BLOCK):
-            rows = used[start : start + _BLOCK]
-            degrees = self.degrees.of_features(rows, features)
-            for column, feature in enumerate(features.tolist()):
-                best = candidates[feature]
-                top = np.argsort(-degrees[:, column], kind="stable")[:_SHOWN_BY]
-                best += [(-float(degrees[place, column]), int(rows[place])) for place in top]
-                best.sort()
-                del best[_SHOWN_BY:]
-        for feature, best in candidates.items():
-            rows = np.array([row for _, row in best], np.int64)
-            paths = (self._entry(identity).picture.path for identity in self._records.ids_of_rows(rows).tolist())
-            shown = self.word_truths.describe_together(rows)
-            self._most[feature] = tuple(paths), shown[0].word if shown else ""
-        return self._most
+        return self.reasons.why(normalize(beyond, dim=0), rows, self._degrees)
 
 
 def _own_ids(query: Query, options: SearchOptions) -> set[int]:
@@ -552,10 +339,6 @@ def _weak(formula: Formula, terms: Sequence[Term], logic: str, pictures: int) ->
     count = sum(terms[number].whole is not None for number in asked_for)
     reached = [_HALF if term.whole is None else unrelated(pictures, count) for term in terms]
     return float(truth_of_asked_for(formula, [torch.tensor(truth) for truth in reached], logic))
-
-
-def _no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:
-    return [()] * len(rows)
 
 
 def _distance(score: object, value: float) -> float:

@@ -75,8 +75,8 @@ class Vocabulary:
             self.meaning(word)
         except UnknownWordError as error:
             near = error.nearest
-            known = f"{'words' if len(near) > 1 else 'a word'} near it: {listed(near)}; " if near else ""
-            return f"{known}andornot define gives it a meaning of your own"
+            known = f"{'words' if len(near) > 1 else 'a word'} near it: {listed(near)}" if near else "words are nouns"
+            return f"{known}; andornot define gives it a meaning of your own"
         except WordError as error:
             return str(error)
         return ""

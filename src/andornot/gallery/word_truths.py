@@ -12,9 +12,11 @@ from torch.nn.functional import normalize
 from ..words import Meaning, NamedClasses, Noun, Shown, half_of, truth_of
 from ..words.describing import NUM_NOUNS
 from ..words.nouns import Synset, wordnet_nouns
+from ..words.telling import telling_nouns
 from .postings import Evidence, Postings
 from .vectors import Sources
 from .vocabulary import Vocabulary
+from .word_index import NO_WORDS, WordCount, WordIndex
 
 # Words whose support in all pictures is kept, once computed: 4 MB each in a gallery of a million.
 _KEPT: Final = 16
@@ -25,6 +27,8 @@ _SURE: Final = 0.25
 # The best are one picture in 50, and at most so many.
 _MOST: Final = 20
 _ONE_IN: Final = 50
+# Words that tell most of a gallery, looked at for whether they are surely seen.
+_TOLD: Final = 256
 
 
 class WordTruths:
@@ -75,6 +79,22 @@ class WordTruths:
             return []
         return [noun for noun in nouns if _best_mean(self.postings.support(noun.classes)[self._used]) >= _SURE]
 
+    def complete(self, beginning: str) -> dict[str, int]:
+        """The words that begin so, and how many pictures show each, most first."""
+        words = self._vocabulary.ready
+        meanings = {word: words.meaning(word) for word in words.complete(beginning)}
+        found = {word: self.counts[noun.synset] for word, noun in meanings.items() if isinstance(noun, Noun)}
+        return dict(sorted(found.items(), key=lambda word: -word[1]))
+
+    @cached_property
+    def index(self) -> WordIndex:
+        """All words with counts, and which of them tell most."""
+        if not self._vocabulary.is_ready:
+            return NO_WORDS
+        telling = [] if self._vocabulary.takes_any_phrase else telling_nouns(self.counts)[:_TOLD]
+        seen = self.surely_seen(telling)
+        return WordIndex(self.complete(""), [WordCount(noun.word, self.counts[noun]) for noun in seen])
+
     def kept(self, row: int) -> Tensor | None:
         """What is kept of the classes of a row `(1000,)`; None if nothing is."""
         rows = np.array([row])
@@ -100,11 +120,13 @@ class WordTruths:
 
     def _supported(self, meaning: Meaning) -> tuple[Tensor, float]:
         """As `_support`, kept. Not by `lru_cache`, which would keep files open until Python looks for garbage."""
-        if meaning not in self._kept_supports:
+        supported = self._kept_supports.get(meaning)
+        if supported is None:
+            supported = self._support(meaning)
             if len(self._kept_supports) >= _KEPT:
                 self._kept_supports.clear()
-            self._kept_supports[meaning] = self._support(meaning)
-        return self._kept_supports[meaning]
+            self._kept_supports[meaning] = supported
+        return supported
 
     def _support(self, meaning: Meaning) -> tuple[Tensor, float]:
         """The support of a word in all rows, and what is half the truth of it."""

@@ -55,11 +55,10 @@ def compare(a: str, b: str, count: int, served: Served, uploads: Uploads) -> Com
 def _find(name: str, served: Served, uploads: Uploads) -> FormulaName:
     """The one picture of that name."""
     try:
-        return names(
-            served.gallery.resolve(write_name(name), uploads.known([name])), served.browser, uploads.file_names
-        )[0]
+        resolved = served.gallery.resolve(f"picture:{write_name(name)}", uploads.known([name]))
     except FormulaError as error:
         raise RequestError(404, error.message) from None
+    return names(resolved, served.browser, uploads.file_names)[0]
 
 
 def _told(found: FormulaName) -> Compared:

@@ -12,11 +12,11 @@ from starlette.types import Scope
 
 from ..data import BrokenImageError
 from ..gallery import GalleryError
-from ..gallery.errors import DamagedError, NeedsFolderError
+from ..gallery.errors import DamagedError, QueryError
 from ..logic import FormulaError
 from ..model import ModelError
 from .problem_page import problem_page
-from .schemas import Failure
+from .schemas import Failure, FailureDetail
 
 log: Final = logging.getLogger("andornot.web")
 
@@ -69,6 +69,12 @@ def answer(status: int, message: str, **more: Any) -> JSONResponse:
     return JSONResponse({"error": {"message": message, **more}}, status, _HEADERS.get(status))
 
 
+def failure_of(error: FormulaError) -> Failure:
+    """What is told of a mistake in a formula."""
+    told = FailureDetail(message=error.message, position=error.position, length=error.length, nearest=[*error.nearest])
+    return Failure(error=told)
+
+
 def answer_for(scope: Scope, status: int, message: str) -> Response:
     """The same, as a page for who opened an address in a browser."""
     is_for_people = not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get("accept", "")
@@ -98,14 +104,14 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(FormulaError)
     async def wrong_formula(_: Request, error: FormulaError) -> JSONResponse:
-        return answer(400, error.message, position=error.position, length=error.length, nearest=[*error.nearest])
+        return JSONResponse(failure_of(error).model_dump(), 400)
 
     @app.exception_handler(BrokenImageError)
     async def broken_picture(_: Request, error: BrokenImageError) -> JSONResponse:
         return answer(404, f"the picture cannot be read: {error.reason}")
 
-    @app.exception_handler(NeedsFolderError)
-    async def not_in_milvus(_: Request, error: NeedsFolderError) -> JSONResponse:
+    @app.exception_handler(QueryError)
+    async def not_to_be_answered(_: Request, error: QueryError) -> JSONResponse:
         return answer(400, str(error))
 
     @app.exception_handler(RequestValidationError)

@@ -126,10 +126,9 @@ class WordShare(BaseModel):
 
 
 class WordsAnswer(BaseModel):
-    """The words that tell most of the gallery. `is_ready`: they are counted; `has_words`: words can be asked for."""
+    """The words that tell most of the gallery. `has_words`: words can be asked for."""
 
     words: list[WordShare]
-    is_ready: bool
     has_words: bool
 
 

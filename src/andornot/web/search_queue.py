@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..gallery import Gallery, GalleryError, Hit, SearchOptions
-from ..gallery.errors import NeedsFolderError
+from ..gallery.errors import QueryError
 from ..gallery.names import Resolved
 from ..logic import Formula, FormulaError, Representation
 from .follower import Follower
@@ -137,11 +137,14 @@ class SearchQueue:
         found = _search(list(asked.values()), served.gallery, options, pictures)
         seconds = time.perf_counter() - begin
         for (place, resolved), hits in zip(asked.items(), found, strict=True):
-            if isinstance(hits, FormulaError | NeedsFolderError):
+            if isinstance(hits, FormulaError) and hits.text != resolved.asked.text:
+                # A place in what its definitions say is none in what was typed.
+                results[place] = FormulaError(hits.message, resolved.asked.text, 0, hits.nearest)
+            elif isinstance(hits, FormulaError | QueryError):
                 results[place] = hits
             else:
                 answer = SearchAnswer(
-                    formula=resolved.formula.text,
+                    formula=resolved.asked.text,
                     names=names(resolved, served.browser, self._uploads.file_names),
                     total=total,
                     hits=tell_hits(hits, served.gallery.near_copies([hit.id for hit in hits]), served.browser),
@@ -153,11 +156,11 @@ class SearchQueue:
 
 def _search(
     asked: list[Resolved], gallery: Gallery, options: SearchOptions, pictures: Mapping[str, Representation]
-) -> list[list[Hit] | FormulaError | NeedsFolderError]:
+) -> list[list[Hit] | FormulaError | QueryError]:
     """The hits of each query, or its error."""
     try:
         return list(gallery.search(asked, options=options, pictures=pictures))
-    except (FormulaError, NeedsFolderError) as error:
+    except (FormulaError, QueryError) as error:
         if len(asked) == 1:
             return [error]
         return [result for one in asked for result in _search([one], gallery, options, pictures)]

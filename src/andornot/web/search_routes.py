@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from ..gallery import SearchOptions
+from ..logic import FormulaError
 from . import schemas
 from .comparing import compare
 from .downloads import as_csv, as_zip
@@ -14,7 +15,7 @@ from .follower import Served
 from .formulas import explain, read
 from .parameters import Downloaded, FormulaText, Id, PictureText, Searched, Top
 from .presenters import find
-from .problems import BusyError, failures
+from .problems import BusyError, failure_of, failures
 from .responses import as_json
 from .services import Owner, Services, ServicesDep
 
@@ -23,10 +24,19 @@ router: Final = APIRouter()
 _FILES: Final = {"schema": {"type": "string", "format": "binary"}}
 
 
-@router.get("/formula", response_model=schemas.FormulaAnswer)
-async def get_formula(services: ServicesDep, formula: FormulaText) -> Response:
+@router.get("/formula", response_model=schemas.FormulaAnswer | schemas.Failure)
+async def get_formula(
+    services: ServicesDep,
+    formula: FormulaText,
+    unfinished: Annotated[bool, Query(description="while one types: a mistake is told, and the status is 200")] = False,
+) -> Response:
     """What a formula says: its names and its tree."""
-    return as_json(await services.pool.run(_explain, formula, services.follower.current(), services))
+    try:
+        return as_json(await services.pool.run(_explain, formula, services.follower.current(), services))
+    except FormulaError as error:
+        if not unfinished:
+            raise
+        return as_json(failure_of(error))
 
 
 @router.get("/search", response_model=schemas.SearchAnswer)

@@ -27,7 +27,7 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 class Services:
     """Everything that lives as long as the server.
 
-    SearchQueue have threads of their own: thumbnails are asked for by the hundred.
+    Searches have threads of their own: thumbnails are asked for by the hundred.
     """
 
     def __init__(self, gallery: Gallery, *, tells_paths: bool) -> None:

@@ -34,7 +34,6 @@ async def get_words(services: ServicesDep, limit: Limit = 200) -> Response:
                 schemas.WordShare(word=word, pictures=count, share=count / len(served.browser))
                 for word, count in index.telling[:limit]
             ],
-            is_ready=True,
             has_words=index.is_ready,
         )
     )

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from PIL import Image
 
 from ..data import decode
+from ..data.decoding import is_turned
 from ..files import open_regular
 from ..gallery.records import Picture
 from .problems import RequestError
@@ -97,7 +98,10 @@ def as_jpeg(picture: Image.Image, side: int = SIDE, quality: int = _QUALITY) -> 
 def show(picture: Picture) -> Shown:
     """The picture itself: its file as it is where every browser can show that, else a JPEG."""
     with suppress(OSError), open_regular(picture.path) as file:  # what cannot be opened, `decode` tells why
-        if os.fstat(file.fileno()).st_size <= _LARGEST_FILE and (media_type := _media_type(file.read(_START))):
+        media_type = _media_type(file.read(_START))
+        # Of a JPEG all browsers know how the camera was held, and boxes are those of the upright picture.
+        is_upright = media_type == "image/jpeg" or (media_type is not None and not is_turned(picture.path))
+        if media_type and is_upright and os.fstat(file.fileno()).st_size <= _LARGEST_FILE:
             file.seek(0)
             return Shown(file.read(), media_type)
     return Shown(as_jpeg(decode(picture.path, size=_LARGE_SIDE), _LARGE_SIDE, _LARGE_QUALITY))

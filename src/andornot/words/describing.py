@@ -5,6 +5,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
+import torch
 
 from .basic import basic_noun, is_general
 from .nouns import NUM_CLASSES, Synset, wordnet_nouns
@@ -74,16 +75,17 @@ def _shares(probabilities: np.ndarray) -> np.ndarray:
     """The share of each noun in the probability of all classes, `(n, nouns)`; 0 where there is none."""
     whole = probabilities.sum(1, keepdims=True)
     probabilities = np.divide(probabilities, whole, out=np.zeros_like(probabilities), where=whole > 0)
-    return np.asarray(probabilities @ _members(str(probabilities.dtype)))
+    shares = torch.sparse.mm(_members(torch.from_numpy(probabilities).dtype), torch.from_numpy(probabilities.T))
+    return np.asarray(shares.T.contiguous())
 
 
 @cache
-def _members(kind: str) -> np.ndarray:
-    """Which classes belong to each noun, `(1000, nouns)`."""
-    result = np.zeros((NUM_CLASSES, len(wordnet_nouns().synsets)), kind)
-    for place, synset in enumerate(wordnet_nouns().synsets):
-        result[list(synset.classes), place] = 1
-    return result
+def _members(kind: torch.dtype) -> torch.Tensor:
+    """Which classes belong to each noun, `(nouns, 1000)`: sparse, for a class belongs to a dozen of 1,860."""
+    pairs = [(place, number) for place, synset in enumerate(wordnet_nouns().synsets) for number in synset.classes]
+    shape = len(wordnet_nouns().synsets), NUM_CLASSES
+    ones = torch.ones(len(pairs), dtype=kind)
+    return torch.sparse_coo_tensor(torch.tensor(pairs).T, ones, shape, check_invariants=True).coalesce()
 
 
 @cache

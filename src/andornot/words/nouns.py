@@ -6,12 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Final
 
-from ..errors import did_you_mean
+from ..errors import did_you_mean, spelled_like
 from .errors import UnknownWordError, shortened
 from .meaning import Meaning
 from .spelling import base_forms, joined, plain
@@ -19,7 +18,7 @@ from .spelling import base_forms, joined, plain
 NUM_CLASSES: Final = 1000
 _NEAREST: Final = 3
 _LONGEST: Final = 60  # no noun is longer; to compare such a word with all of them would take long
-_SENSE: Final = re.compile(r"(.+)\.n\.(\d+)")
+_SENSE: Final = re.compile(r"(.+)\.n\.(\d{1,3})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +118,7 @@ class Nouns:
         """
         asked, sense = plain(word), None
         if insisted := _SENSE.fullmatch(asked):
-            asked, sense = insisted[1], int(insisted[2][-3:])
+            asked, sense = insisted[1], int(insisted[2])
         form = self._known_form(asked)
         if form is None:
             raise self._unknown(word, asked)
@@ -164,7 +163,7 @@ class Nouns:
         last = asked.rpartition(" ")[2]
         if last != asked and self._known_form(last):
             return UnknownWordError(f'no class shows "{shown}", but one shows "{last}"', (last,))
-        near = tuple(get_close_matches(asked, self._senses, n=_NEAREST)) if len(asked) <= _LONGEST else ()
+        near = tuple(spelled_like(asked, self._senses, _NEAREST)) if len(asked) <= _LONGEST else ()
         hint = did_you_mean(near) if near else "words are nouns of WordNet that have classes of ImageNet below them"
         return UnknownWordError(f'unknown word "{shown}"; {hint}', near)
 

@@ -26,8 +26,11 @@ def half_of(support: Tensor) -> float:
 
 
 def truth_of(support: Tensor, half: float | None = None) -> Tensor:
-    """Truth `(n,)` from 0 to 1: support / (support + half). It keeps the order, and may be multiplied.
+    """Truth `(n,)` from 0 to 1: the odds of the support, in terms of those of `half`, which are even.
 
-    `half` comes from all pictures that are compared (`half_of`); by default those are the ones given.
+    It keeps the order, may be multiplied, and is 1 for what is sure, however common. `half` comes from all pictures
+    that are compared (`half_of`); by default those are the ones given.
     """
-    return support / (support + (half_of(support) if half is None else half))
+    half = half_of(support) if half is None else half
+    speaks_for, speaks_against = support * (1 - half), half * (1 - support)
+    return speaks_for / (speaks_for + speaks_against)

@@ -34,6 +34,13 @@ export async function ask(path, parameters = {}, { signal: abort, ...options } =
   }
 }
 
+/** What a formula says; a mistake in it is an ApiError, but no failed request: whoever types makes many. */
+export async function explain(formula, options) {
+  const answer = await ask("/api/formula", { formula, unfinished: "1" }, options);
+  if (answer.error) throw new ApiError(200, answer.error);
+  return answer;
+}
+
 /** `path?name=value…`, without what is empty. */
 export function withParameters(path, parameters) {
   const filled = Object.entries(parameters).filter(([, value]) => value !== "" && value !== undefined);

@@ -79,8 +79,8 @@ function dragFrom(event, surface) {
   const [x, y] = at(event);
   const first = [...box];
   const between = ([fromX, fromY], [toX, toY]) => {
-    const [left, right] = [Math.min(fromX, toX), Math.max(fromX, toX)];
-    const [top, bottom] = [Math.min(fromY, toY), Math.max(fromY, toY)];
+    const [left, right] = [Math.min(fromX, toX, 1 - LEAST), Math.max(fromX, toX)];
+    const [top, bottom] = [Math.min(fromY, toY, 1 - LEAST), Math.max(fromY, toY)];
     return [left, top, Math.max(right, left + LEAST), Math.max(bottom, top + LEAST)];
   };
   const corner = event.target.closest?.(".corner")?.dataset.corner;

@@ -4,7 +4,7 @@
  */
 
 import { go, here, moved } from "./address.js";
-import { ask, isAborted, newestOnly, Unreachable } from "./api.js";
+import { explain, isAborted, newestOnly, Unreachable } from "./api.js";
 import { cropped, emptyGroup, isEmpty, picturesOf, placeOf, read, tidy, traysOf, write } from "./formula.js";
 import { changed } from "./gallery.js";
 import { describe } from "./sentence.js";
@@ -264,7 +264,7 @@ async function readText({ isSameStep = false } = {}) {
     return;
   }
   try {
-    const { tree } = await newest((stop) => ask("/api/formula", { formula: asked }, { signal: stop }));
+    const { tree } = await newest((stop) => explain(asked, { signal: stop }));
     accept(read(tree, asked), isSameStep);
   } catch (failure) {
     if (failure instanceof Unreachable) isUnread = true;

@@ -1,6 +1,6 @@
 /** What a text with a mistake may have meant. */
 
-import { ask } from "./api.js";
+import { explain } from "./api.js";
 import { characters } from "./formula.js";
 import { quoted } from "./query.js";
 
@@ -8,7 +8,7 @@ const MOST = 4;
 const MOST_WORDS = 12;
 
 /** Whether two things stand side by side with nothing between them. */
-export const isMissingSign = (message) => message.startsWith('expected "&"');
+export const isMissingSign = (message) => message.startsWith('expected "and"');
 
 /**
  * Other texts that can be searched: the nearest words for one that is not known, `dog and sofa` for `dog sofa`.
@@ -43,7 +43,7 @@ async function joined(text, position) {
 
 async function faultOf(formula) {
   try {
-    await ask("/api/formula", { formula });
+    await explain(formula);
     return null;
   } catch (error) {
     return error;

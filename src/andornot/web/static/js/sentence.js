@@ -82,7 +82,12 @@ function blended({ op, k, items }) {
   return op === "and" ? `like what ${listed(parts)} share` : `like ${listed(parts)} put together`;
 }
 
-function withArticle(word) {
-  if (/[^su]s$/i.test(word)) return word; // more than one, most likely
-  return `${/^[aeiou]/i.test(word) ? "an" : "a"} ${word}`;
+// The same rule as in words/articles.py.
+const AN = /^(?:hour|(?!eu|uni|ute|u-)[aeiou])/i;
+const WITHOUT = /(?:[^isu]s|clothing|bedding|furniture|equipment|ware|wear|food|bread)$/i;
+
+/** "a dog", "an airplane", "sunglasses" */
+export function withArticle(noun) {
+  if (WITHOUT.test(noun.split(" of ")[0])) return noun;
+  return `${AN.test(noun) ? "an" : "a"} ${noun}`;
 }
