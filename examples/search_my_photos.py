@@ -1,7 +1,7 @@
-"""Search pictures by example, with OR, AND and "without".
+"""Search pictures by example and by word, with AND, OR and NOT.
 
 python examples/search_my_photos.py                    # drawn scenes: dogs, bicycles, …
-python examples/search_my_photos.py ~/Pictures 'beach.jpg - crowd.jpg'
+python examples/search_my_photos.py ~/Pictures 'beach.jpg and not dog'
 """
 
 import sys
@@ -15,9 +15,10 @@ SCENES = "scenes:?count=120&classes=dog+car+cow+tractor+horse+bicycle+penguin+ba
 
 # A formula, and what it asks for.
 QUESTIONS = {
-    "dog-bicycle.jpg & dog.jpg": "what the two share",
-    "dog-bicycle.jpg - bicycle.jpg": "the first without the second",
-    "dog.jpg | bicycle.jpg": "a scene with both; the hardest, and mostly it finds one of them",
+    "dog.jpg and bicycle.jpg": "both in one scene",
+    "dog-bicycle.jpg and not bicycle.jpg": "the first without the second",
+    "tractor or penguin": "words: one of them is enough",
+    "dog-bicycle.jpg & dog.jpg": "like what the two share",
 }
 
 
@@ -29,7 +30,7 @@ def search(photos: Path, folder: Path, formulas: list[str]) -> None:
     for formula in formulas:
         print(f"\n{formula}   {QUESTIONS.get(formula, '')}")
         for hit in gallery.search(formula, top=4):
-            print(f"   {hit.distance:.3f}  {Path(hit.path).name}")
+            print(f"   {hit.truth:4.0%}{' weak' if hit.is_weak else '     '}  {Path(hit.path).name}")
 
 
 if __name__ == "__main__":

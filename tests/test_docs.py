@@ -92,7 +92,7 @@ def test_the_tutorials_commands_and_python_run_as_printed(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     draw_pictures(("cow", "cow-2", "cow-3", "bus", "cow-bus", "other"))
     run_commands(code("docs/tutorial.md", "sh"))
-    assert {file.stem for file in Path().glob("*.jpg")} == {"like", "shared", "without", "both"}
+    assert {file.stem for file in Path().glob("*.jpg")} == {"like", "both", "without", "word", "shared"}
     exec(code("docs/tutorial.md", "python"), {})
     assert len(capsys.readouterr().out.splitlines()) == 4
 
