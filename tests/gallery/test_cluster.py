@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from galleries import contents, photos, save_picture, tiny_model
+from galleries import contents, photos, pixels, save_picture, tiny_model
+from PIL import Image
 
 from andornot.commands.main import main
 from andornot.gallery import Gallery, GalleryError, cluster, encoding
@@ -207,6 +208,9 @@ class TestRay:
     def prepared(self, tmp_path) -> Path:
         """Pictures, a model, and the gallery that an index without a cluster makes, `expected`."""
         photos(tmp_path / "photos", 700)
+        for number in range(0, 700, 50):  # so that every batch takes long enough to be seen and killed
+            large = Image.fromarray(pixels(1000 + number)).resize((3000, 3000))
+            large.save(tmp_path / "photos" / f"{number:03} large.png", compress_level=1)
         save_picture(tmp_path / "photos" / "copy of 3.png", 3)
         (tmp_path / "photos" / "broken.png").write_bytes(b"no picture")
         tiny_model().save(tmp_path / "model")
@@ -217,15 +221,16 @@ class TestRay:
         running = running_index(prepared)
         output = running.communicate(timeout=300)[0]
         assert running.returncode == 0, output
-        assert "701 added" in output
+        assert "715 added" in output
         assert_identical(Gallery.open(prepared / "g"), Gallery.open(prepared / "expected"))
         gallery = Gallery.open(prepared / "g")
-        assert gallery.update(cluster="local").unchanged == 701, "nothing is new, and no cluster is asked"
+        assert gallery.update(cluster="local").unchanged == 715, "nothing is new, and no cluster is asked"
 
     def test_workers_that_are_killed_at_random_lose_nothing(self, prepared):
         rng = np.random.default_rng(0)
         running = running_index(prepared)
         killed = 0
+        wait_for(lambda: workers_of(running), running)
         while running.poll() is None and killed < 6:
             for worker in workers_of(running)[:1]:
                 os.kill(worker, signal.SIGKILL)
