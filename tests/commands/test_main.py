@@ -45,6 +45,15 @@ def test_every_command_has_a_help_with_an_example(command, capsys):
     assert f"andornot {command}" in capsys.readouterr().out.partition("example")[2]
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_the_terminal_but_for_commands_to_copy(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        main([*command.split(), "--help"])
+    told, _, _ = capsys.readouterr().out.partition("\nexample")
+    assert [line for line in told.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["search", "--help"], ["--version"]], ids=" ".join)
 def test_a_pipe_that_nobody_reads_is_no_error(arguments):
     read, write = os.pipe()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..evaluate.errors import EvaluationError
-from .options import add_argument_of, add_device, add_json, examples
+from .options import Help, add_argument_of, add_device, add_json, examples
 
 DESCRIPTION: Final = "Measures one model, and writes result.json and report.html into the output folder."
 EXAMPLES: Final = (
     "andornot evaluate knn --model model/ --data digits -o knn/",
-    "andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o operability/ --enough 60",
+    "andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o out/",
 )
 
 
@@ -45,7 +45,7 @@ def add_options(parser: ArgumentParser) -> None:
             help=evaluation.help,
             description=f"{evaluation.help[0].upper()}{evaluation.help[1:]}.",
             epilog=examples(f"andornot evaluate {name} --model model/ --data {evaluation.example} -o {name}/"),
-            formatter_class=RawDescriptionHelpFormatter,
+            formatter_class=Help,
             allow_abbrev=False,
         )
         kind.set_defaults(evaluation=name)

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import warnings
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol, cast
@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 from ..errors import AndornotError, Stopped
 from ..progress import lines
 from ..version import __version__
-from .options import examples
+from .options import Help, examples
 from .sharing import share_processors
 
 # To import torch makes half a million objects that stay: to look through them for garbage again and again takes 0.3 s.
@@ -99,7 +99,7 @@ def make_parser(arguments: Sequence[str]) -> ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     called = next((word for word in arguments if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
-        one = commands.add_parser(name, help=summary, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
+        one = commands.add_parser(name, help=summary, formatter_class=Help, allow_abbrev=False)
         if name == called:
             command = cast(Command, import_module(f".{name}", __package__))
             one.description = command.DESCRIPTION

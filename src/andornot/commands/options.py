@@ -1,6 +1,6 @@
 """Options that several commands have, and options whose default stands in the library alone."""
 
-from argparse import ArgumentParser, _ArgumentGroup
+from argparse import ArgumentParser, HelpFormatter, _ArgumentGroup
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -33,6 +33,18 @@ def add_argument_of(
         parser.add_argument(flag, action="store_true", help=help, **how)
     else:
         parser.add_argument(flag, type=type(default), default=default, help=f"{help} (default: %(default)s)", **how)
+
+
+class Help(HelpFormatter):
+    """Prose is as wide as the terminal; what is indented, a list or commands to copy, stands as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        filled = [super(Help, self)._fill_text(paragraph, width, indent) for paragraph in paragraphs]
+        return "\n\n".join(
+            raw if any(line.startswith(" ") for line in raw.splitlines()) else prose
+            for raw, prose in zip(paragraphs, filled, strict=True)
+        )
 
 
 def examples(*commands: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LISTED: Final = {
     **{name: experiment.help for name, experiment in EXPERIMENTS.items()},
-    EVERYTHING: "all of these, each in a folder of its own, and a page that says what holds",
+    EVERYTHING: "all of these, and a page that says what holds",
 }
 DESCRIPTION: Final = "\n".join(
     [

@@ -83,7 +83,7 @@ EXPERIMENTS: Final = {
         "digits",
         "mnist",
         "mnist-paper",
-        "search digits with OR, AND and NOT, over all pairs of classes",
+        "search digits with OR, AND and NOT, all pairs of classes",
         _ONE,
     ),
     "voc-retrieval": Experiment(
