@@ -114,6 +114,15 @@ def test_a_search_reads_its_formula_once_and_looks_for_its_names_once(client, mo
     assert sorted(calls) == ["parse", "resolve", "tokens"]
 
 
+@pytest.mark.parametrize("address", ["/", "/api/gallery", "/api/pictures/1/thumbnail", "/static/js/api.js", "/nowhere"])
+def test_the_head_of_an_answer_is_that_of_the_answer(client, address):
+    whole, head = client.get(address), client.head(address)
+    assert head.status_code == whole.status_code
+    assert head.content == b""
+    assert {**head.headers, "date": ""} == {**whole.headers, "date": ""}
+    assert client.get(address).content == whole.content, "the connection is left as it should be"
+
+
 def test_pictures_come_in_parts_and_in_order(client, gallery):
     whole = get(client, "pictures", limit=1000)
     assert whole["total"] == 24

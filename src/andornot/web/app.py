@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..gallery import Gallery
 from ..version import __version__
@@ -50,7 +50,17 @@ def make_app(
         app.add_api_route(page, _page, include_in_schema=False)
     app.mount("/static", _Static(directory=_STATIC))
     problems.install(app)
-    return Guard(app, host, token)
+    return Guard(_with_head(app), host, token)
+
+
+def _with_head(app: ASGIApp) -> ASGIApp:
+    """Asked for the head of an answer, it is asked for all of it, and the server keeps the rest: FastAPI says 405."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        await app({**scope, "method": "GET"} if is_head else scope, receive, send)
+
+    return answering
 
 
 class _Api(FastAPI):
