@@ -49,6 +49,23 @@ def test_what_was_asked_is_kept_beside_what_is_meant(gallery: Gallery) -> None:
     assert {key: thing.id for key, thing in resolved.named.items()} == {"picture:1": 1, "picture:2": 2, "002.png": 3}
 
 
+@pytest.mark.parametrize(
+    ("asked", "called"),
+    [
+        ("000.png and Sunset", {"like(picture:1, picture:2)": "Sunset"}),
+        ("000.png and (sunset - 003.png)", {"like(picture:1, picture:2) - 003.png": "sunset - 003.png"}),
+        ('000.png and "my walk"', {"like(picture:1, picture:2) & picture:3": '"my walk"'}),
+        ("000.png and both", {}),
+        ("000.png and 001.png", {}),
+    ],
+)
+def test_a_term_that_is_written_out_is_called_as_it_was_written(gallery: Gallery, asked: str, called: object) -> None:
+    gallery.define("sunset", "like(000.png, 001.png)")
+    gallery.define("my walk", "sunset & 002.png")
+    gallery.define("both", "sunset and 004.png")
+    assert gallery.resolve(asked).called == called
+
+
 def test_pictures_of_a_definition_are_no_hits_of_it(gallery: Gallery) -> None:
     gallery.define("sunset", "000.png | 001.png")
     assert {1, 2}.isdisjoint(hit.id for hit in gallery.search("sunset", top=12))

@@ -279,6 +279,12 @@ def test_a_damaged_row_is_not_used_and_made_anew_by_the_repair(gallery):
     assert str(Gallery.repair(gallery.folder)) == "nothing was damaged"
 
 
+def test_a_place_is_told_by_the_name_that_was_defined(gallery):
+    gallery.define("sunset", "like(000.png, 001.png)")
+    hits = gallery.search("003.png and sunset")
+    assert {place.term for hit in hits for place in hit.where} == {"003.png", "sunset"}
+
+
 def test_without_any_region_left_conditions_compare_whole_pictures(gallery):
     for file in gallery.folder.glob("regions-*.bin"):
         file.write_bytes(b"")

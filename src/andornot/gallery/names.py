@@ -7,7 +7,7 @@ elsewhere. `picture:NAME` and `word:NAME` insist.
 import heapq
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from ..errors import AndornotError
@@ -43,12 +43,14 @@ class Named(NamedTuple):
 class Resolved:
     """A formula, and what each of its atoms stands for in one state of a gallery, by `key_of`.
 
-    Names that were defined stand in it by their formulas, in brackets. `asked` is the formula as it was written.
+    Names that were defined stand in it by their formulas, in brackets. `asked` is the formula as it was written, and
+    `called` has for each term with such a name how that was written.
     """
 
     formula: Formula
     named: dict[str, Named]
     written: Formula | None = None
+    called: dict[str, str] = field(default_factory=dict)
 
     @property
     def asked(self) -> Formula:
@@ -94,7 +96,7 @@ class Names:
                 named |= {key_of(own): self._kept(own, found, atom, formula) for own in meant[atom.name].atoms}
         if not meant:
             return Resolved(formula, named)
-        return Resolved(_written_out(formula, meant), named, formula)
+        return Resolved(_written_out(formula, meant), named, formula, _called(formula, meant))
 
     def _find(self, atom: Atom, formula: Formula, given: Collection[str] | None) -> Named | str:
         """What an atom stands for; the name of a definition, if it is that."""
@@ -309,11 +311,22 @@ def _written_out(formula: Formula, meant: dict[str, Formula]) -> Formula:
         if place in weighed:
             raise formula.error_at(inside[0], f"{said}, and a weight is of a term: weigh the terms in its definition")
     try:
-        return Formula(replaced(formula, {Atom(name): f"({one.text})" for name, one in meant.items()}))
+        return _replaced(formula, meant)
     except FormulaError as error:
         raise formula.error_at(next(iter(meant)), f"with its definitions written out: {error.message}") from None
     except AndornotError as error:
         raise formula.error_at(next(iter(meant)), str(error)) from None
+
+
+def _called(formula: Formula, meant: dict[str, Formula]) -> dict[str, str]:
+    """For each term with a defined name, written out, how it was written. What a condition is made of has no name."""
+    texts = [str(term) for term in formula.terms if any(name in meant for name in term.names)]
+    written_out = {text: _replaced(Formula(text), meant) for text in texts}
+    return {str(one): text for text, one in written_out.items() if not one.is_condition}
+
+
+def _replaced(formula: Formula, meant: dict[str, Formula]) -> Formula:
+    return Formula(replaced(formula, {Atom(name): f"({one.text})" for name, one in meant.items()}))
 
 
 def _with_more(message: str, more: str) -> str:
