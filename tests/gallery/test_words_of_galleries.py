@@ -140,6 +140,30 @@ def test_a_picture_that_was_removed_has_no_part_in_words(gallery: Gallery) -> No
 # --- words in terms -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("formula", "is_any_strong"),
+    [
+        ("dog", True),
+        ("zebra", False),
+        ("dog and zebra", False),
+        ("dog or zebra", True),
+        ("dog and not zebra", True),
+        ("zebra and not dog", False),
+        ("zebra and 000.png", False),
+        ("not zebra", True),
+    ],
+)
+def test_hits_are_weak_where_a_word_is_asked_for_that_is_likely_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: str, is_any_strong: bool
+) -> None:
+    """Picture 0 looks more like a zebra than all others do, and it is a dog."""
+    gallery = worded_gallery(tmp_path, monkeypatch, SHOWN | {0: {"dog": 0.9, "zebra": 0.05}})
+    hits = gallery.search(formula, include_queries=True)
+    assert any(not hit.is_weak for hit in hits) == is_any_strong
+    if formula == "zebra":
+        assert hits[0].truth > 0.5, "which is the line of words"
+
+
 def test_a_word_in_a_term_is_the_mean_of_the_pictures_that_show_it_best(gallery: Gallery) -> None:
     dogs = gallery.represent(["000.png", "001.png"])
     mean = Representation(dogs.probs.mean(0))

@@ -1,5 +1,6 @@
 """From formulas to hits, in one state of a gallery."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -148,14 +149,31 @@ class Searcher:
         hits = map(
             self._hit, rows.tolist(), (1 - truths).tolist(), truths.tolist(), reasons, repeat(0.0), self._words_of(rows)
         )
-        weak = found.asked_for[kept] < _weak(formula, terms, logic, len(selection))
-        asked_for = {str(term): formula.terms.index(term) for term in formula.positive_terms}
+        weak = found.asked_for[kept] < self._weak(formula, terms, logic, len(selection))
+        asked_for = {
+            query.called.get(str(term), str(term)): formula.terms.index(term) for term in formula.positive_terms
+        }
         places = {text: found.places[number] for text, number in asked_for.items() if number in found.places}
         return [
             replace(hit, is_weak=is_weak, where=self._where(hit.path, {term: at[place] for term, at in places.items()}))
             for hit, is_weak, place in zip(hits, weak.tolist(), kept, strict=True)
             if hit.truth >= options.min_truth
         ]
+
+    def _weak(self, formula: Formula, terms: Sequence[Term], logic: str, pictures: int) -> float:
+        """The truth that the best of so many unrelated pictures may reach of what is asked for; 0 where nothing is.
+
+        A word says by itself what is true. Where it cannot be without a word that is likely nowhere, all are weak.
+        """
+        asked_for = [formula.terms.index(term) for term in formula.positive_terms]
+        if not asked_for:
+            return 0.0
+        may_be = [term.meaning is None or self.word_truths.may_be_seen(term.meaning) for term in terms]
+        if not truth_of_asked_for(formula, [torch.tensor(float(truth)) for truth in may_be], logic):
+            return math.inf
+        count = sum(terms[number].whole is not None for number in asked_for)
+        reached = [_HALF if term.whole is None else unrelated(pictures, count) for term in terms]
+        return float(truth_of_asked_for(formula, [torch.tensor(truth) for truth in reached], logic))
 
     @property
     def _conditions(self) -> ConditionSearch:
@@ -326,19 +344,6 @@ def _own_ids(query: Query, options: SearchOptions) -> set[int]:
 
 def _named_in(term: Formula, query: Resolved) -> dict[str, Named]:
     return {key: query.named[key] for key in map(key_of, term.atoms)}
-
-
-def _weak(formula: Formula, terms: Sequence[Term], logic: str, pictures: int) -> float:
-    """The truth that the best of so many unrelated pictures may reach of what is asked for; 0 where nothing is.
-
-    A word says by itself what is true.
-    """
-    asked_for = [formula.terms.index(term) for term in formula.positive_terms]
-    if not asked_for:
-        return 0.0
-    count = sum(terms[number].whole is not None for number in asked_for)
-    reached = [_HALF if term.whole is None else unrelated(pictures, count) for term in terms]
-    return float(truth_of_asked_for(formula, [torch.tensor(truth) for truth in reached], logic))
 
 
 def _distance(score: object, value: float) -> float:

@@ -73,6 +73,10 @@ class WordTruths:
         counts = [0] * NUM_NOUNS if self.postings is None else self.postings.nouns(self._used).tolist()
         return dict(zip(wordnet_nouns().synsets, counts, strict=True))
 
+    def may_be_seen(self, meaning: Meaning) -> bool:
+        """Whether a word is likely in any picture at all; of a phrase that is not known."""
+        return not isinstance(meaning, Noun) or self.counts[meaning.synset] > 0
+
     def surely_seen(self, nouns: Sequence[Synset]) -> list[Synset]:
         """Those of some nouns that are plain to see in a few pictures, which classes of drawings seldom are."""
         if self.postings is None:
