@@ -23,13 +23,14 @@ from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.compared_conditions import CONDITIONS
 from andornot.evaluate.experiments.compared_operators import CANDIDATES, OPERATORS, PAPER, Operator
+from andornot.evaluate.experiments.degrees import look
 from andornot.evaluate.experiments.protocol import Protocol
 from andornot.evaluate.experiments.sets import attribution
 from andornot.evaluate.metrics.intervals import paired_difference
 from andornot.evaluate.report.writing import REPORT, RESULT
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
-from andornot.reproduce import EXPERIMENTS, reproduce, retrieval, tables, workspace
+from andornot.reproduce import EXPERIMENTS, degrees, reproduce, retrieval, tables, workspace
 from andornot.reproduce.experiments import estimate_seconds, make_plan
 from andornot.reproduce.paper import METHODS, paper_figure
 from andornot.reproduce.plan import SPARSE, Plan, label
@@ -643,8 +644,11 @@ def test_at_small_scale_multilabel_classification_trains_heads_on_a_frozen_backb
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-def test_possession_degrees_have_the_papers_model_first_and_a_spread_over_seeds(tmp_path):
+def test_possession_degrees_have_the_papers_model_first_and_a_spread_over_seeds(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(degrees, "look", lambda *given: looks.append(given) or look(*given))
     outcome = reproduce("degrees", tmp_path, data=SCENES, seeds=2, changes=settings())
+    assert len(looks) == 3, "each backbone, which differ in their seeds, is asked once"
     assert list(outcome.figures) == ["logic", "calibrated backbone"]
     assert all(len(found["runs"]) == 2 for found in outcome.figures.values())
     assert outcome.sections[0].title == "Over seeds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,19 @@ _NO_PAIRS: Final = (
 )
 
 
+class Seen(NamedTuple):
+    """Pictures, and what a backbone sees in them, `(n, width)`: the same for all models that have it."""
+
+    pictures: Pictures
+    activations: Tensor
+
+
+def look(model: Model, images: ImageSet, progress: bool | None = None) -> Seen:
+    """Reads the pictures, and runs the backbone on them. `progress`: whether to show bars; by default if it is long."""
+    pictures = images.pictures(model.size, model.recipe.fit, progress=progress is not False)
+    return Seen(pictures, model.activations(pictures, progress=progress))
+
+
 @dataclass(frozen=True)
 class _Material:
     """What all parts look at; numbers of pictures are the same in `images`, `pictures`, `degrees` and `labels`."""
@@ -57,19 +70,20 @@ def degrees_outcome(
     top: int = 5,
     features: int = 6,
     seed: int = 0,
+    seen: Seen | None = None,
     progress: bool | None = None,
 ) -> Outcome:
     """The paper's evaluation of the possession degree; classes need labels, and cut-out objects need boxes.
 
     `top` pictures are shown for each of so many `features`; `seed` draws the half on which features are chosen.
-    `progress`: whether to show bars; by default when it takes long.
+    `seen`: what `look` found in these images with the same backbone. `progress`: whether to show bars; by default when
+    it takes long.
     """
     for name, value in (("top", top), ("features", features)):
         if value < 1:
             raise EvaluationError(f"{name}={value}: at least 1 must be shown")
-    pictures = images.pictures(model.size, model.recipe.fit, progress=progress is not False)
+    pictures, pooled = look(model, images, progress) if seen is None else seen
     images = images.subset(pictures.kept)
-    pooled = model.activations(pictures, progress=progress)
     degrees = torch.cat([model.represent(block).degrees for block in torch.split(pooled, _BLOCK)])
     labels = torch.zeros(len(images), 0, dtype=torch.bool) if images.labels is None else images.labels
     chosen_on, held_out = halves(len(images), seed)
