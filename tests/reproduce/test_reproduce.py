@@ -30,10 +30,11 @@ from andornot.evaluate.metrics.intervals import paired_difference
 from andornot.evaluate.report.writing import REPORT, RESULT
 from andornot.model import DESCRIPTION, WEIGHTS, Model
 from andornot.pretraining import pretrain
-from andornot.reproduce import EXPERIMENTS, degrees, reproduce, retrieval, tables, workspace
+from andornot.reproduce import EXPERIMENTS, degrees, reproduce, retrieval, workspace
 from andornot.reproduce.experiments import estimate_seconds, make_plan
 from andornot.reproduce.paper import METHODS, paper_figure
 from andornot.reproduce.plan import SPARSE, Plan, label
+from andornot.reproduce.tables import _shapes
 from andornot.reproduce.workspace import SETTINGS, Workspace
 from andornot.ssl.recipe import Recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT
@@ -66,7 +67,6 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     for key in retrieval._PROTOCOLS:
         patch.setitem(retrieval._PROTOCOLS, key, PROTOCOL)
     patch.setattr(Plan, "calibrated", small_calibrated)
-    patch.setattr(tables, "_PRODUCTS", {"small": 32, "paper": 32})
 
 
 def draw_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -471,6 +471,16 @@ def test_the_ablation_goes_over_truth_values_alpha_and_beta(digits, tmp_path):
     ]
     assert middle[0] == middle[1] == middle[2]
     assert len(list((tmp_path / "models").iterdir())) == 9
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_the_lower_half_of_table_2_has_the_shapes_of_the_paper(scale):
+    """Of heads on a frozen backbone, too, or none of its figures would stand beside ours."""
+    plan = make_plan("multilabel-ablation", "voc:/data/VOCdevkit", None, scale, None, [], {})
+    shapes = _shapes(plan)
+    assert len(shapes) == 5
+    assert all(paper_figure("voc", name) for name in shapes)
+    assert shapes["N = 512, M = 8"].items() <= plan.recipe({}).model_dump().items()
 
 
 def test_the_papers_figures_stand_beside_ours_where_it_has_some():

@@ -26,7 +26,6 @@ _READS: Final = {
     "degrees": "the possession degrees: the backbone is not trained here, so its features are the same for all methods",
 }
 _TRUTH_VALUES: Final = "Truth values"
-_PRODUCTS: Final = {"small": 1024, "paper": 4096}  # N·M of the ablation
 _VALUES: Final = (2, 4, 8, 16, 32)
 _ALPHAS: Final = (0.25, 0.5, 0.75)
 _BETAS: Final = (0.3, 0.6, 0.9)
@@ -152,15 +151,23 @@ class _Precisions:
         return figures, {**protocol, "splits": {"training": self._train.split, "test": self._test.split}}
 
 
+def _product(plan: Plan) -> int:
+    """N·M of the recipe: heads on a frozen backbone have the paper's, which small networks have not."""
+    recipe = plan.recipe({})
+    return recipe.num_features * recipe.num_values
+
+
 def _shapes(plan: Plan) -> dict[str, dict[str, int]]:
-    """N × M at constant N·M."""
-    product = _PRODUCTS[plan.scale]
-    return {f"N = {product // m}, M = {m}": {"num_features": product // m, "num_values": m} for m in _VALUES}
+    """N × M at constant N·M; as long as there is a feature."""
+    product = _product(plan)
+    return {
+        f"N = {product // m}, M = {m}": {"num_features": product // m, "num_values": m} for m in _VALUES if m <= product
+    }
 
 
 def _best_shape(plan: Plan, figures: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     of_group = figures.get(_TRUTH_VALUES) or next(iter(figures.values()))
-    return _best(of_group, f"is best among the settings with N·M = {_PRODUCTS[plan.scale]}")
+    return _best(of_group, f"is best among the settings with N·M = {_product(plan):,}")
 
 
 def _accuracies(
