@@ -230,7 +230,7 @@ def _table(caption: str, first: str, plan: Plan, figures: Mapping[str, Mapping[s
 
 def _best(figures: Mapping[str, Mapping[str, Any]], what: str) -> str:
     name = max(figures, key=lambda name: float(figures[name]["mean"]))
-    others = ", ".join(f"{other} {found['mean']:.3f}" for other, found in figures.items() if other != name)
+    others = ", ".join(f"{found['mean']:.3f} for {other}" for other, found in figures.items() if other != name)
     return f"“{name}” {what}: {figures[name]['mean']:.3f} ({others})."
 
 
