@@ -46,6 +46,19 @@ def test_synthesis_helps_if_the_interval_says_so(vanilla, verdict):
     assert verdicts("classification", figures)["Logic is better"] == verdict
 
 
+@pytest.mark.parametrize("experiment", ["multilabel", "multilabel-ablation"])
+def test_heads_on_a_frozen_backbone_do_not_judge_table_2(experiment):
+    """They are no networks that a method trained; the figures are told all the same."""
+    worse = [value - 0.02 - 0.001 * place for place, value in enumerate(LOGIC)]
+    shapes = {"N = 16, M = 2": {"runs": worse}, "N = 4, M = 8": {"runs": LOGIC}}
+    figures = {**table(vanilla=worse, mean=worse, maximum=worse, logic=LOGIC), "Truth values": shapes}
+    plain, of_heads = judge(experiment, figures), judge(experiment, figures, "degrees")
+    assert {claim.verdict for claim in plain} == {"holds"}
+    assert {claim.verdict for claim in of_heads} == {"cannot be judged"}
+    assert [claim.evidence for claim in of_heads] == [claim.evidence for claim in plain]
+    assert all("heads" in claim.rule for claim in of_heads)
+
+
 def test_a_method_that_was_left_out_is_not_judged():
     assert set(verdicts("classification", table(logic=LOGIC)).values()) == {"cannot be judged"}
 

@@ -133,7 +133,11 @@ def _announce(plans: Mapping[str, Plan], open_ones: Sequence[str]) -> None:
 
 def _index(results: Mapping[str, Mapping[str, Any]]) -> Outcome:
     """The page of all experiments: first what holds, in words; then claim by claim; then the reports."""
-    claims = [(name, claim) for name, result in results.items() for claim in judge(name, result["figures"])]
+    claims = [
+        (name, claim)
+        for name, result in results.items()
+        for claim in judge(name, result["figures"], result["protocol"].get("reads", "backbone"))
+    ]
     figures = {name: [vars(claim) for of, claim in claims if of == name] for name in results}
     sections = [
         Section("The paper's claims", content=[_claim_table(claims, "the paper")]),
