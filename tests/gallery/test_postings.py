@@ -10,7 +10,7 @@ from andornot.gallery import postings as module
 from andornot.gallery.layout import DERIVED
 from andornot.gallery.postings import Postings, forget_postings
 from andornot.words import KeptClasses, wordnet_nouns
-from andornot.words.describing import describe_all, which_are_likely
+from andornot.words.describing import describe_all, is_likely, which_are_likely
 
 DOG = wordnet_nouns().look_up("dog").classes
 PERSON = wordnet_nouns().look_up("person").classes
@@ -150,10 +150,18 @@ def test_files_of_rows_that_are_no_more_are_removed(tmp_path: Path) -> None:
     assert not list((tmp_path / DERIVED).iterdir())
 
 
+def test_one_noun_is_likely_where_it_is_among_all() -> None:
+    weights = np.concatenate([Kept(60).evidence.numpy(), np.zeros((1, 1000), np.float32)])
+    every = which_are_likely(weights)
+    assert every.any()
+    for number, synset in enumerate(wordnet_nouns().synsets):
+        np.testing.assert_array_equal(is_likely(weights, synset), every[:, number])
+
+
 def test_a_noun_counts_where_describing_may_say_it() -> None:
     weights = Kept(40).evidence.numpy()
     likely = which_are_likely(weights)
     synsets = wordnet_nouns().synsets
     for row, shown in zip(likely, describe_all(weights * weights), strict=True):
-        named = {synset for synset, is_likely in zip(synsets, row.tolist(), strict=True) if is_likely}
+        named = {synset for synset, counts in zip(synsets, row.tolist(), strict=True) if counts}
         assert named >= {noun.synset for noun in shown}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ..words import Meaning, NamedClasses, Noun, Shown, half_of, truth_of
-from ..words.describing import NUM_NOUNS
+from ..words.describing import NUM_NOUNS, is_likely
 from ..words.nouns import Synset, wordnet_nouns
 from ..words.telling import telling_nouns
 from .postings import Evidence, Postings
@@ -31,13 +31,21 @@ _ONE_IN: Final = 50
 _TOLD: Final = 256
 
 
+class _Supported(NamedTuple):
+    """Of a word: its support in all rows, what is half the truth of it, and whether it is likely in any picture."""
+
+    support: Tensor
+    half: float
+    may_be_seen: bool
+
+
 class WordTruths:
     """The words of one state of a gallery. `rows` are rows of features, in any order."""
 
     def __init__(self, sources: Sources, vocabulary: Vocabulary, evidence: Evidence | None) -> None:
         """`evidence`: what is kept of the classes of pictures; None if nothing is."""
         self._sources, self._vocabulary, self._evidence = sources, vocabulary, evidence
-        self._kept_supports: dict[Meaning, tuple[Tensor, float]] = {}
+        self._kept_supports: dict[Meaning, _Supported] = {}
 
     @cached_property
     def _used(self) -> np.ndarray:
@@ -54,18 +62,18 @@ class WordTruths:
 
     def truth(self, meaning: Meaning, rows: np.ndarray | None = None) -> Tensor:
         """How true a word is of some rows, or of all there are, `(n,)` from 0 to 1, compared with all pictures."""
-        support, half = self._supported(meaning)
+        support, half, _ = self._supported(meaning)
         return truth_of(support if rows is None else support[torch.from_numpy(rows)], half)
 
     def best_rows(self, meaning: Meaning, count: int) -> np.ndarray:
         """The rows of the pictures that show a word best, the best first."""
-        support = self._supported(meaning)[0].numpy()[self._used]
+        support = self._supported(meaning).support.numpy()[self._used]
         order = np.argsort(-support, kind="stable")[:count]
         return np.asarray(self._used[order])
 
     def support(self, meaning: Meaning, rows: np.ndarray) -> Tensor:
         """How far the evidence of some rows speaks for a word, `(n,)`."""
-        return self._supported(meaning)[0][torch.from_numpy(rows)]
+        return self._supported(meaning).support[torch.from_numpy(rows)]
 
     @cached_property
     def counts(self) -> dict[Synset, int]:
@@ -75,7 +83,7 @@ class WordTruths:
 
     def may_be_seen(self, meaning: Meaning) -> bool:
         """Whether a word is likely in any picture at all; of a phrase that is not known."""
-        return not isinstance(meaning, Noun) or self.counts[meaning.synset] > 0
+        return self._supported(meaning).may_be_seen
 
     def surely_seen(self, nouns: Sequence[Synset]) -> list[Synset]:
         """Those of some nouns that are plain to see in a few pictures, which classes of drawings seldom are."""
@@ -122,7 +130,7 @@ class WordTruths:
             return []
         return words.describe(self._evidence.read(rows).evidence().mean(0))
 
-    def _supported(self, meaning: Meaning) -> tuple[Tensor, float]:
+    def _supported(self, meaning: Meaning) -> _Supported:
         """As `_support`, kept. Not by `lru_cache`, which would keep files open until Python looks for garbage."""
         supported = self._kept_supports.get(meaning)
         if supported is None:
@@ -132,18 +140,25 @@ class WordTruths:
             self._kept_supports[meaning] = supported
         return supported
 
-    def _support(self, meaning: Meaning) -> tuple[Tensor, float]:
-        """The support of a word in all rows, and what is half the truth of it."""
+    def _support(self, meaning: Meaning) -> _Supported:
+        may_be_seen = True
         if isinstance(meaning, Noun):
             postings = self.postings
             assert postings is not None, "a noun has a meaning only where classes are kept"
             support = torch.from_numpy(postings.support(meaning.classes))
+            may_be_seen = self._is_likely_in_its_best(meaning, support.numpy())
         else:
             words = self._vocabulary.of_model
             rows = np.arange(self._sources.snapshot.state.rows)
             parts = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
             support = torch.cat([torch.empty(0), *(words.support(meaning, self._directions(part)) for part in parts)])
-        return support, half_of(support[torch.from_numpy(self._used)])
+        return _Supported(support, half_of(support[torch.from_numpy(self._used)]), may_be_seen)
+
+    def _is_likely_in_its_best(self, noun: Noun, support: np.ndarray) -> bool:
+        """Whether a noun is likely in any picture. Only its best are looked at: counting all nouns may take long."""
+        assert self._evidence is not None, "a noun has a meaning only where classes are kept"
+        best = self._used[_best(support[self._used], _MOST)]
+        return bool(is_likely(self._evidence.read(np.sort(best)).evidence().numpy(), noun.synset).any())
 
     def _directions(self, rows: np.ndarray) -> Tensor:
         return normalize(torch.from_numpy(self._sources.features.read(rows)).float(), dim=-1)
@@ -155,8 +170,11 @@ def nouns_in(shown: Sequence[Shown]) -> tuple[str, ...]:
 
 
 def _best_mean(support: np.ndarray) -> float:
-    if not len(support):
-        return 0.0
-    few = min(_MOST, 1 + len(support) // _ONE_IN)
-    # Not sorted: of a million pictures only these few are looked for, and of some 200 nouns.
-    return float(np.partition(support, -few)[-few:].mean())
+    best = support[_best(support, min(_MOST, 1 + len(support) // _ONE_IN))]
+    return float(best.mean()) if len(best) else 0.0
+
+
+def _best(support: np.ndarray, count: int) -> np.ndarray:
+    """The places of the largest. Not sorted: of a million pictures only these few are looked for."""
+    count = min(count, len(support))
+    return np.argpartition(support, -count)[-count:] if count else np.empty(0, np.int64)

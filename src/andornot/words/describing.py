@@ -55,6 +55,13 @@ def which_are_likely(weights: np.ndarray) -> np.ndarray:
     return _shares(weights * weights) >= _thresholds()
 
 
+def is_likely(weights: np.ndarray, synset: Synset) -> np.ndarray:
+    """Which pictures show one noun, `(n,)` bool: its column of `which_are_likely`."""
+    squares = weights * weights
+    own, whole = squares[:, list(synset.classes)].sum(1), squares.sum(1)
+    return np.asarray((own >= _threshold(synset) * whole) & (whole > 0))
+
+
 def _described(shares: np.ndarray) -> list[Shown]:
     """What a picture shows, by the share of each noun in it."""
     if not shares.any():
@@ -96,7 +103,11 @@ def _numbers() -> dict[Synset, int]:
 @cache
 def _thresholds() -> np.ndarray:
     """The share from which on each noun is likely."""
-    return np.array([_LIKELY + len(synset.classes) / NUM_CLASSES for synset in wordnet_nouns().synsets], np.float32)
+    return np.array([_threshold(synset) for synset in wordnet_nouns().synsets], np.float32)
+
+
+def _threshold(synset: Synset) -> float:
+    return _LIKELY + len(synset.classes) / NUM_CLASSES
 
 
 @cache
