@@ -39,12 +39,14 @@ class Help(HelpFormatter):
     """Prose is as wide as the terminal; what is indented, a list or commands to copy, stands as it is."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.split("\n\n")
-        filled = [super(Help, self)._fill_text(paragraph, width, indent) for paragraph in paragraphs]
         return "\n\n".join(
-            raw if any(line.startswith(" ") for line in raw.splitlines()) else prose
-            for raw, prose in zip(paragraphs, filled, strict=True)
+            paragraph if _is_laid_out(paragraph) else super(Help, self)._fill_text(paragraph, width, indent)
+            for paragraph in text.split("\n\n")
         )
+
+
+def _is_laid_out(paragraph: str) -> bool:
+    return any(line.startswith(" ") for line in paragraph.splitlines())
 
 
 def examples(*commands: str) -> str:

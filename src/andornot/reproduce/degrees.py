@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..data import ImageSet, open_images, training_part
 from ..evaluate.experiments.degrees import Seen, degrees_outcome, look
-from ..evaluate.experiments.probing import digest
+from ..evaluate.experiments.probing import sight_of
 from ..evaluate.metrics.intervals import Spread
 from ..evaluate.report.outcome import Outcome, Section, Table
 from ..model import Model
@@ -82,9 +82,9 @@ class _Bench:
         }
 
     def _look(self, model: Model) -> Seen:
-        backbone = digest(model.backbone), model.size, model.recipe.fit
-        if self._seen is None or self._seen[0] != backbone:
-            self._seen = backbone, look(model, self._images)
+        sight = sight_of(model)
+        if self._seen is None or self._seen[0] != sight:
+            self._seen = sight, look(model, self._images)
         return self._seen[1]
 
 

@@ -12,7 +12,7 @@ from ..data import ImageSet, training_part
 from ..evaluate.experiments.compared_conditions import CONDITIONS, Condition
 from ..evaluate.experiments.compared_operators import ARITHMETIC, OPERATORS, PAPER, Operator
 from ..evaluate.experiments.operability import measure_operability
-from ..evaluate.experiments.probing import digest
+from ..evaluate.experiments.probing import sight_of
 from ..evaluate.experiments.protocol import Protocol, make_protocol
 from ..evaluate.experiments.retrieval import EncodedRetrieval, Mixture, Retrieval, choose_pictures, encode_retrieval
 from ..evaluate.experiments.retrieval_report import draw_hits, retrieval_outcome
@@ -92,12 +92,12 @@ class _Bench:
         self._last: tuple[tuple[object, ...], EncodedRetrieval] | None = None
 
     def measure(self, model: Model, operators: Sequence[Operator], conditions: Sequence[Condition]) -> dict[str, Any]:
-        backbone = digest(model.backbone), model.size, model.recipe.fit
-        if self._last is not None and self._last[0] == backbone:
+        sight = sight_of(model)
+        if self._last is not None and self._last[0] == sight:
             encoded = self._last[1].represented_by(model)
         else:
             encoded = encode_retrieval(model, self._task)
-            self._last = backbone, encoded
+            self._last = sight, encoded
         return measure_operability(
             encoded, top=self._protocol.top, operators=operators, conditions=conditions
         ).to_data()

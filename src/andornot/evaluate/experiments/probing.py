@@ -105,6 +105,11 @@ def digest(module: nn.Module) -> str:
     return known.hexdigest()
 
 
+def sight_of(model: Model) -> tuple[str, int, str]:
+    """What decides which activations a model has of pictures. Those with the same differ in their heads alone."""
+    return digest(model.backbone), model.size, model.recipe.fit
+
+
 def evaluation_pictures(model: Model, images: ImageSet, fit: Fit, progress: bool | None) -> Pictures:
     """The pictures, 8/7 of the model's size unless that is small: 256 for 224."""
     return images.pictures(with_margin(model.size), fit, progress=progress is not False)
