@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # In CI also the tests that take longer; on a desk the quick ones.
 TESTS ?= $(if $(CI),,-m "not slow")
 
-.PHONY: install demo test check bench dist clean help
+.PHONY: install demo test check bench concepts dist clean help
 
 install: $(READY)  ## make the environment in .venv (the default)
 
@@ -23,6 +23,10 @@ check: $(READY)  ## formatting, lint and types
 
 bench: $(READY)  ## print timings as ratios against a baseline
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+concepts: $(READY)  ## train the named features: make concepts DATA=coco VOC=VOCdevkit/VOC2007 WORK=work
+	@test -n "$(DATA)" -a -n "$(VOC)" -a -n "$(WORK)" || { echo "make concepts needs DATA=, VOC= and WORK=; see tools/train_concepts.py --help" >&2; exit 2; }
+	@$(BIN)/python tools/train_concepts.py encode train calibrate evaluate write --data "$(DATA)" --voc "$(VOC)" --work "$(WORK)"
 
 dist: $(READY)  ## a wheel and an sdist in dist/, each tried in an empty environment
 	@rm -rf dist

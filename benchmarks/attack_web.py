@@ -1,5 +1,6 @@
 """Attacks a server of its own, at 127.0.0.1 and within bounds, and says what others notice of it."""
 
+import json
 import os
 import resource
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -21,9 +23,10 @@ from PIL import Image
 from andornot import Gallery
 from andornot.ssl.recipe import make_recipe
 
-_PICTURES = 60
+_IMAGES = 60
 _CLIENTS = 64
 _SECONDS = 6.0
+_SIDE = 7000  # of a large upload
 _PATIENCE = 15.0  # then there is no answer
 _FILES = 256  # that the server may have open
 _HALF = b"GET /api/gallery HTTP/1.1\r\nHost: localhost\r\n"
@@ -35,8 +38,17 @@ _DEMANDING = f"at_least(6, {', '.join(f'({n} | {n + 1}), ({n} & {n + 2})' for n 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         gallery = made(Path(folder))
-        print(f"{_PICTURES} pictures, {os.cpu_count()} cores, a server that may open {_FILES} files\n")
-        for attack in (half_open, stalled_uploads, pipes, demanding_formulas, many_clients):
+        print(f"{_IMAGES} images, {os.cpu_count()} cores, a server that may open {_FILES} files\n")
+        for attack in (
+            half_open,
+            stalled_uploads,
+            pipes,
+            demanding_formulas,
+            many_parameters,
+            quoted_cookies,
+            many_crops,
+            many_clients,
+        ):
             with server(gallery) as running:
                 attack(running, gallery)
                 running.end()
@@ -64,16 +76,16 @@ def stalled_uploads(running: "Server", gallery: Gallery) -> None:
 
 
 def pipes(running: "Server", gallery: Gallery) -> None:
-    """A pipe in the place of a picture, asked for more often than there are threads."""
+    """A pipe in the place of an image, asked for more often than there are threads."""
     path = Path(gallery.paths[0])
     path.unlink()
     os.mkfifo(path)
-    for what in ("thumbnail", "picture"):
+    for what in ("thumbnail", "image"):
         with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: running.asked(f"/api/pictures/1/{what}"), range(8)))  # noqa: B023
-        tell(f"a pipe as a picture, 8 times its {what}", f"answered {max(answers)}")
+            answers = list(pool.map(lambda _: running.asked(f"/api/images/1/{what}"), range(8)))  # noqa: B023
+        tell(f"a pipe as an image, 8 times its {what}", f"answered {max(answers)}")
     tell("", f"a zip with it {running.asked('/api/download?formula=2&top=100')}")
-    tell("", f"another thumbnail {running.asked('/api/pictures/3/thumbnail')}")
+    tell("", f"another thumbnail {running.asked('/api/images/3/thumbnail')}")
     path.unlink()
     path.write_bytes(Path(gallery.paths[1]).read_bytes())
 
@@ -99,6 +111,35 @@ def demanding_formulas(running: "Server", _: Gallery) -> None:
     tell("20 askers of demanding formulas", f"{len(seconds)} other searches, the slowest in {max(seconds):.2f} s")
 
 
+def many_parameters(running: "Server", _: Gallery) -> None:
+    """Four connections with 10,000 unknown parameters each, and a request beside them."""
+    query = "&".join(f"a{number}" for number in range(10_000))
+    answers, beside = running.asked_beside(4 * [f"/api/search?{query}"])
+    tell("4 queries of 10,000 parameters", f"answered {max(answers)}; a request beside them {beside}")
+
+
+def quoted_cookies(running: "Server", _: Gallery) -> None:
+    """Four connections with a cookie of 60 kB in which every other character is quoted, and a request beside them."""
+    cookie = 'a="' + r"\a" * 30_000 + '"'
+    answers, beside = running.asked_beside(4 * ["/api/gallery"], {"Cookie": cookie})
+    tell("4 cookies of 60 kB", f"answered {max(answers)}; a request beside them {beside}")
+
+
+def many_crops(running: "Server", _: Gallery) -> None:
+    """An upload of 7000 x 7000 pixels, four formulas of 40 crops of it and four of 16, and searches beside them."""
+    buffer = BytesIO()
+    Image.new("RGB", (_SIDE, _SIDE)).save(buffer, "PNG")
+    name = running.upload(buffer.getvalue())
+    for count in (40, 16):
+        crops = [quote("|".join(f"{name}[0,0,{_SIDE - n},{_SIDE}]" for n in range(count))) for _ in range(4)]
+        answers, beside = running.asked_beside([f"/api/search?formula={formula}" for formula in crops])
+        tell(
+            f"4 formulas of {count} crops, {len(buffer.getvalue()) // 1000} kB",
+            f"answered {', '.join(sorted(answers))}; a search beside them {beside}",
+        )
+    tell("", f"at most {running.peak_of_memory:.1f} GB")
+
+
 def many_clients(running: "Server", _: Gallery) -> None:
     """Searches and thumbnails by 64 clients at once, a connection for each request."""
     stop = time.monotonic() + _SECONDS
@@ -108,7 +149,7 @@ def many_clients(running: "Server", _: Gallery) -> None:
         while time.monotonic() < stop:
             begin = time.monotonic()
             address = (
-                f"/api/search?formula={number % 30 + 1}" if number % 2 else f"/api/pictures/{number // 2 + 1}/thumbnail"
+                f"/api/search?formula={number % 30 + 1}" if number % 2 else f"/api/images/{number // 2 + 1}/thumbnail"
             )
             told.append((running.asked(address).split()[0], time.monotonic() - begin))
         return told
@@ -136,12 +177,14 @@ class Server:
         connection.sendall(sent)
         return connection
 
-    def asked(self, path: str, content: bytes | None = None) -> str:
+    def asked(self, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> str:
         """The status of an answer, and how long it took."""
         begin = time.monotonic()
         connection = HTTPConnection(*self._address, timeout=_PATIENCE)
         try:
-            connection.request("POST" if content else "GET", path, content, {"Content-Type": "image/png"})
+            connection.request(
+                "POST" if content else "GET", path, content, {"Content-Type": "image/png"} | (headers or {})
+            )
             response = connection.getresponse()
             response.read()
             status = str(response.status)
@@ -150,6 +193,31 @@ class Server:
         finally:
             connection.close()
         return f"{status} after {time.monotonic() - begin:.2f} s"
+
+    def asked_beside(self, paths: list[str], headers: dict[str, str] | None = None) -> tuple[list[str], str]:
+        """The answers to requests that are sent at once, and the slowest answer to searches until all are there."""
+        with ThreadPoolExecutor(len(paths)) as pool:
+            attacks = [pool.submit(self.asked, path, headers=headers) for path in paths]
+            time.sleep(0.1)
+            beside = [self.asked("/api/search?formula=1")]
+            while not all(attack.done() for attack in attacks):
+                beside.append(self.asked("/api/search?formula=1"))
+                time.sleep(0.1)
+        return [attack.result() for attack in attacks], max(beside, key=lambda told: float(told.split()[2]))
+
+    def upload(self, content: bytes) -> str:
+        """The name of an uploaded image."""
+        connection = HTTPConnection(*self._address, timeout=_PATIENCE)
+        connection.request("POST", "/api/uploads", content, {"Content-Type": "image/png"})
+        name: str = json.load(connection.getresponse())["upload"]
+        connection.close()
+        return name
+
+    @property
+    def peak_of_memory(self) -> float:
+        """The most memory that the process had, in GB."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1e6
 
     def end(self) -> None:
         """Says how long it takes, with a search under way and connections that are half open."""
@@ -199,10 +267,10 @@ def is_closed(connection: socket.socket, deadline: float) -> bool:
 
 
 def made(folder: Path) -> Gallery:
-    """A gallery of pictures out of the air."""
+    """A gallery of images out of the air."""
     (folder / "photos").mkdir()
     rng = np.random.default_rng(0)
-    for number in range(_PICTURES):
+    for number in range(_IMAGES):
         coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8))
         coarse.resize((640, 480), Image.Resampling.BICUBIC).save(folder / "photos" / f"{number:03}.png")
     recipe = make_recipe({"regime": "calibrated", "backbone": "conv5", "num_values": 8})

@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 
 from andornot import Gallery, Model
-from andornot.gallery.indexing import Indexing
-from andornot.gallery.scope import look_through
-from andornot.gallery.writer import open_writer
+from andornot.gallery.indexing import Indexer
+from andornot.gallery.scope import find_files
+from andornot.gallery.storage import Storage
+from andornot.gallery.writing import open_writer
 from andornot.model import new_backbone, new_network
 from andornot.ssl.recipe import load_recipe, make_recipe
 from jpegs import draw
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 def use(model: Model, *, runtime: bool) -> Model:
-    """Has a model encode by ONNX Runtime from the first picture on, or by torch for ever."""
+    """Has a model encode by ONNX Runtime from the first image on, or by torch for ever."""
     model._seen = 10**9
     model.__dict__.pop("_accelerated_maps", None)
     if not runtime:
@@ -50,10 +51,10 @@ def use(model: Model, *, runtime: bool) -> Model:
 
 
 def bench_encode(model: Model, count: int, target: str, least: float) -> Row:
-    pictures = torch.rand(count, model.channels, model.size, model.size)
+    images = torch.rand(count, model.channels, model.size, model.size)
     torch_model = use(Model(model.backbone, model.head, model.recipe), runtime=False)
     use(model, runtime=True)
-    candidate, baseline = (partial(one.encode, pictures) for one in (model, torch_model))
+    candidate, baseline = (partial(one.encode, images) for one in (model, torch_model))
     ratio, seconds, _ = best_ratio(candidate, baseline, 6, time.process_time)
     what = f"encode, times as fast as torch, {model.backbone.name} ({count / seconds:,.0f} a second)"
     return Row(what, 1 / ratio, target, 1 / ratio >= least)
@@ -67,9 +68,9 @@ def bench_index(jpegs: Path, folder: Path) -> Row:
             gallery = Gallery.create(folder / f"{runtime}-{number}")
             use(gallery.model, runtime=runtime)
             start = time.process_time()
-            with open_writer(gallery.folder) as writer:
-                scope = look_through([str(jpegs)], (), prune=False)
-                summary = Indexing(writer, gallery.model, scope).run(progress=False)
+            with open_writer(Storage(gallery.address)) as writer:
+                scope = find_files([str(jpegs)], (), prune=False)
+                summary = Indexer(writer, gallery.model, scope).run(progress=False)
             seconds[runtime].append((time.process_time() - start) / summary.added)
     mine, theirs = min(seconds[True]), min(seconds[False])
     what = f"index of {summary.added} JPEGs, times as fast as with torch ({1 / mine:.0f} a processor second)"
@@ -77,19 +78,21 @@ def bench_index(jpegs: Path, folder: Path) -> Row:
 
 
 def compare(jpegs: Path, model: Model) -> list[Row]:
-    """Each picture as a query as torch sees it, among all as ONNX Runtime does, stored in half precision."""
+    """Each image as a query as torch sees it, among all as ONNX Runtime does, stored in half precision."""
     files = sorted(jpegs.iterdir())
     by_torch, by_runtime = (
         use(model, runtime=runtime).activations(files, progress=False).half().float() for runtime in (False, True)
     )
     model = Model.calibrated(model.backbone, by_torch, model.recipe)
-    one, other = (torch.nn.functional.normalize(model.represent(part).degrees) for part in (by_torch, by_runtime))
+    one, other = (
+        torch.nn.functional.normalize(model.encode_activations(part).degrees) for part in (by_torch, by_runtime)
+    )
     wanted, found = (similarity.topk(TOP).indices for similarity in (one @ one.T, one @ other.T))
     recall = sum(len(set(a) & set(b)) for a, b in zip(wanted.tolist(), found.tolist(), strict=True)) / wanted.numel()
     first = (found[:, 0] == wanted[:, 0]).float().mean().item()
     return [
-        Row(f"recall@{TOP} of {len(files)} pictures against torch's features", recall, "≥ 0.999", recall >= 0.999),
-        Row("queries whose nearest picture is the same", first, "≥ 0.999", first >= 0.999),
+        Row(f"recall@{TOP} of {len(files)} images against torch's features", recall, "≥ 0.999", recall >= 0.999),
+        Row("queries whose nearest image is the same", first, "≥ 0.999", first >= 0.999),
     ]
 
 

@@ -13,23 +13,23 @@ SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
 def train(seconds: float) -> None:
-    """Prints how many pictures a second."""
+    """Prints how many images a second."""
     import torch
 
     from andornot.model import new_network
     from andornot.ssl.recipe import make_recipe
 
-    network, pictures = new_network(make_recipe({"backbone": "conv5"}), 1), torch.rand(128, 1, 28, 28)
+    network, images = new_network(make_recipe({"backbone": "conv5"}), 1), torch.rand(128, 1, 28, 28)
     optimiser = torch.optim.SGD(network.parameters(), 1e-3)
     steps, start = -3, time.perf_counter()  # the first few are not counted
     while steps < 1 or time.perf_counter() - start < seconds:
         if steps == 0:
             start = time.perf_counter()
         optimiser.zero_grad()
-        network(pictures).p.sum().backward()
+        network(images).p.sum().backward()
         optimiser.step()
         steps += 1
-    print(len(pictures) * steps / (time.perf_counter() - start))
+    print(len(images) * steps / (time.perf_counter() - start))
 
 
 def rate(neighbours: int, seconds: float, **waiting: str) -> float:
@@ -52,7 +52,7 @@ def main() -> None:
         train(options.train)
         return
     os.environ.setdefault("OMP_NUM_THREADS", "2")
-    print("\npictures a second of a training with two threads, best of two")
+    print("\nimages a second of a training with two threads, best of two")
     print(f"{'neighbours':>12}{'spinning':>10}{'sleeping':>10}{'ratio':>8}")
     for neighbours in (0, 1, os.cpu_count() or 1):
         runs = [(rate(neighbours, 4), rate(neighbours, 4, **SLEEPING)) for _ in range(2)]

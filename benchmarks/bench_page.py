@@ -1,4 +1,4 @@
-"""What the page asks while somebody types, among 100,000 pictures: completion, in the process and over HTTP."""
+"""What the page asks while somebody types, among 100,000 images: completion, in the process and over HTTP."""
 
 import json
 import tempfile
@@ -9,39 +9,34 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from andornot import Gallery
-from andornot.gallery.completing import Completer
-from andornot.gallery.word_index import WordCount, WordIndex
-from andornot.ssl.recipe import make_recipe
+from andornot.gallery.words import WordCount, WordIndex
+from andornot.web.browsing import Browser
+from andornot.web.completing import Completer
 from andornot.words.nouns import wordnet_nouns
-from bench_web import filled, server
+from bench_web import server
+from made_up import made_up_gallery
 from timing import Row, print_table, settle
 
-_PICTURES = 100_000
+_IMAGES = 100_000
 _ROUNDS = 20
-_TEXTS = ("", "d", "do", "dog and so", "like(0001", "jpg", 'word:"polar b', "picture:09", "e", "xyz")
-_RECIPE = {
-    "regime": "calibrated",
-    "backbone": "conv5",
-    "backbone_options": {"width": 16},
-    "num_values": 4,
-    "calibration": {"power": 4, "doubt": 0.2},
-}
+_TEXTS = ("", "d", "do", "dog and so", "like(0001", "jpg", 'word:"polar b', "image:09", "e", "xyz")
 
 
 def main() -> None:
     settle()
     with tempfile.TemporaryDirectory() as folder:
-        gallery = filled(Path(folder) / "gallery", make_recipe(_RECIPE), _PICTURES)
-        with server(gallery.folder) as address:
+        place = Path(folder) / "gallery"
+        gallery = made_up_gallery(place, _IMAGES)
+        with server(place) as address:
             rows = [in_process(gallery), over_http(address)]
-    print_table(f"completion, {_PICTURES:,} pictures, milliseconds of the slowest of {len(_TEXTS)} texts", rows)
+    print_table(f"completion, {_IMAGES:,} images, milliseconds of the slowest of {len(_TEXTS)} texts", rows)
 
 
 def in_process(gallery: Gallery) -> Row:
     """With all words that there are, though this gallery has none."""
     counts = {word: len(word) for word in wordnet_nouns()}
     words = WordIndex(counts, [WordCount(word, count) for word, count in list(counts.items())[:300]])
-    completer = Completer(gallery.browse(), words, ["sunset", "my dog"])
+    completer = Completer(Browser(gallery.planner), words, ["sunset", "my dog"])
     return _row("in the process, words and file names", lambda text: completer.complete(text, len(text), 8))
 
 
@@ -53,8 +48,6 @@ def over_http(address: str) -> Row:
         connection.request("GET", f"/api/complete?{urlencode({'text': text})}")
         return json.loads(connection.getresponse().read())["completions"]
 
-    while not ask("jpg"):  # the index of names is made meanwhile
-        time.sleep(0.1)
     return _row("over HTTP, file names", ask)
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from andornot.model import Model, new_network
-from andornot.ssl.network import Network, Objective
+from andornot.ssl.losses import SynthesisLoss, mixup
+from andornot.ssl.network import Network, Outputs
 from andornot.ssl.recipe import Recipe, make_recipe
-from andornot.ssl.targets import Centre
 from andornot.ssl.views import Views
 from timing import Row, best_ratio, print_table, settle
 
@@ -22,39 +22,36 @@ def bare_step(network: Network, batches: list[Tensor]) -> None:
     torch.stack([network(batch).p.mean() for batch in batches]).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def whole_step(objective: Objective, optimiser: torch.optim.Optimizer, first: Tensor, second: Tensor) -> None:
-    """Three views, targets, synthesis, all losses, the centre and the optimiser."""
+def whole_step(
+    network: Network, loss: SynthesisLoss, optimiser: torch.optim.Optimizer, first: Tensor, second: Tensor
+) -> None:
+    """Three views, targets, synthesis, all losses, the center and the optimiser."""
     optimiser.zero_grad()
-    result = objective(first, second)
-    result.losses.total.backward()
+    mixed = network(mixup(first, first.roll(1, 0)))
+    loss(network(first), network(second), mixed).total.backward()
     optimiser.step()
-    objective.centre.update(*result.targets)
 
 
-def synthesis_and_losses(objective: Objective, outputs: list[Tensor]) -> None:
+def synthesis_and_losses(loss: SynthesisLoss, outputs: list[Tensor]) -> None:
     """The part of a step that is not the network, forward and backward, from logits (z, p) of three batches."""
-    from andornot.ssl.network import Outputs
-
     leaves = [output.detach().requires_grad_() for output in outputs]
     one, other, mixed = (Outputs(z, z, p) for z, p in zip(leaves[::2], leaves[1::2], strict=True))
-    result = objective.compare(one, other, mixed, one.z.roll(1, 0))
-    result.losses.total.backward()  # type: ignore[no-untyped-call]
-    objective.centre.update(*result.targets)
+    loss(one, other, mixed).total.backward()
 
 
 def bench_step(recipe: Recipe, channels: int, batch_size: int, rounds: int) -> list[Row]:
     network = new_network(recipe, channels)
     size = recipe.size or network.backbone.size
-    pictures = torch.randint(256, (batch_size, channels, size, size), dtype=torch.uint8)
+    images = torch.randint(256, (batch_size, channels, size, size), dtype=torch.uint8)
     views = Views(recipe.view_settings(size))
-    first, second = views(pictures), views(pictures)
-    objective = Objective(network, Centre(recipe.num_features, recipe.num_values), "logic")
+    first, second = views(images), views(images)
+    loss = SynthesisLoss("logic")
     optimiser = torch.optim.SGD(network.parameters(), 1e-3, momentum=0.9, weight_decay=1e-4)
     bare = partial(bare_step, network, [first, second, (first + first.roll(1, 0)) / 2])
-    cost, step_seconds, _ = best_ratio(partial(whole_step, objective, optimiser, first, second), bare, rounds)
-    share, *_ = best_ratio(lambda: (views(pictures), views(pictures)), bare, rounds)
+    cost, step_seconds, _ = best_ratio(partial(whole_step, network, loss, optimiser, first, second), bare, rounds)
+    share, *_ = best_ratio(lambda: (views(images), views(images)), bare, rounds)
     logits = [tensor for batch in (first, second, first) for tensor in network(batch)[1:]]
-    part, *_ = best_ratio(partial(synthesis_and_losses, objective, logits), bare, rounds)
+    part, *_ = best_ratio(partial(synthesis_and_losses, loss, logits), bare, rounds)
     name = f"{recipe.backbone}, batch {batch_size}"
     rows = [
         Row(
@@ -71,12 +68,12 @@ def bench_step(recipe: Recipe, channels: int, batch_size: int, rounds: int) -> l
 
 def bench_encode(recipe: Recipe, channels: int, count: int, rounds: int) -> Row:
     model = Model.from_network(new_network(recipe, channels), recipe)
-    pictures = torch.rand(count, channels, model.size, model.size)
-    model.encode(pictures)
+    images = torch.rand(count, channels, model.size, model.size)
+    model.encode(images)
     with torch.no_grad():
         ratio, *_ = best_ratio(
-            lambda: model.encode(pictures),
-            lambda: [model.backbone(batch) for batch in torch.split(pictures, 64)],
+            lambda: model.encode(images),
+            lambda: [model.backbone(batch) for batch in torch.split(images, 64)],
             rounds,
         )
     what = f"encode, speed against the bare backbone, {recipe.backbone}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from andornot.data import open_images
 from andornot.demo import write_scenes
 
-PICTURES = 50
+IMAGES = 50
 
 
 def seconds(*command: str) -> float:
@@ -26,15 +26,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as folder:
-        pictures, gallery = Path(folder, "scenes"), Path(folder, "g")
-        write_scenes(open_images(f"scenes:?count={PICTURES}"), pictures)
-        seconds("-m", "andornot", "index", str(pictures), "--gallery", str(gallery))
-        first, second = sorted(path.name for path in pictures.iterdir())[:2]
+        images, gallery = Path(folder, "scenes"), Path(folder, "g")
+        write_scenes(open_images(f"scenes:?count={IMAGES}"), images)
+        seconds("-m", "andornot", "index", str(images), "--gallery", str(gallery))
+        first, second = sorted(path.name for path in images.iterdir())[:2]
         commands = {
             "import torch": ("-c", "import torch"),
             "--version": ("-m", "andornot", "--version"),
             "search --help": ("-m", "andornot", "search", "--help"),
-            f"search, {PICTURES} pictures": (
+            f"search, {IMAGES} images": (
                 "-m",
                 "andornot",
                 "search",

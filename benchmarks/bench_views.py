@@ -1,6 +1,6 @@
 """How fast views are made, beside the same pipeline in kornia, single-threaded: `python benchmarks/bench_views.py`.
 
-About half a minute. Both get the same float pictures; times are of one batch.
+About half a minute. Both get the same float images; times are of one batch.
 
 `python benchmarks/bench_views.py --pil FOLDER` shows instead how far views are from the same draws made by PIL, step by
 step, for the first 64 JPEG photos of a folder.
@@ -18,7 +18,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter
 from torch import Tensor
 
-from andornot.ssl.views import Drawn, Views, ViewSettings
+from andornot.ssl.views import SampledParams, Views, ViewSettings
 from timing import best_ratio
 
 TARGET = 3.0
@@ -27,7 +27,7 @@ CALLS = 4
 # name, settings, shape of the batch, rounds
 CASES = (
     ("photos 256 -> 224 px", ViewSettings.photos(224), (32, 3, 256, 256), 3),
-    ("photos 448 -> 224 px", ViewSettings.photos(224), (32, 3, 448, 448), 2),  # crops_from: original
+    ("photos 448 -> 224 px", ViewSettings.photos(224), (32, 3, 448, 448), 2),  # crop_source: original
     ("cifar 32 px", ViewSettings.cifar(), (256, 3, 32, 32), 24),
     ("digits 28 px", ViewSettings.digits(), (256, 1, 28, 28), 60),
 )
@@ -40,7 +40,7 @@ def kornia_views(settings: ViewSettings) -> Callable[[Tensor], Tensor]:
     except ImportError:
         raise SystemExit("this benchmark compares with kornia: pip install kornia") from None
     size = (settings.size, settings.size)
-    # kornia's default crop goes picture by picture: no faster for photos, three times as slow for small pictures.
+    # kornia's default crop goes image by image: no faster for photos, three times as slow for small images.
     crop = parts.RandomResizedCrop(size, settings.crop_scale, settings.crop_ratio, cropping_mode="resample")
     steps = [crop]
     if settings.flip:
@@ -57,13 +57,13 @@ def kornia_views(settings: ViewSettings) -> Callable[[Tensor], Tensor]:
     return torch.nn.Sequential(*steps)
 
 
-def several_calls(make_views: Callable[[Tensor], Tensor], pictures: Tensor) -> Callable[[], None]:
+def several_calls(make_views: Callable[[Tensor], Tensor], images: Tensor) -> Callable[[], None]:
     """How much kornia has to do depends on what it draws: a run is the same few draws each time."""
 
     def run() -> None:
         for seed in range(CALLS):
             torch.manual_seed(seed)
-            make_views(pictures)
+            make_views(images)
 
     return run
 
@@ -73,8 +73,8 @@ def compare_speed() -> int:
     print(f"{'views':22} {'batch':>6} {'kornia ms':>10} {'ours ms':>10} {'ratio':>7} {'target':>7}  met")
     all_met = True
     for name, settings, shape, rounds in CASES:
-        pictures = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-        theirs, ours = (several_calls(views, pictures) for views in (kornia_views(settings), Views(settings)))
+        images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        theirs, ours = (several_calls(views, images) for views in (kornia_views(settings), Views(settings)))
         ratio, kornia_seconds, our_seconds = best_ratio(theirs, ours, rounds)
         kornia_ms, ours_ms = 1000 * kornia_seconds / CALLS, 1000 * our_seconds / CALLS
         met = ratio >= TARGET
@@ -84,11 +84,11 @@ def compare_speed() -> int:
     return 0 if all_met else 1
 
 
-def pil_view(picture: Image.Image, drawn: Drawn, index: int, size: int) -> Image.Image:
-    """What torchvision's transforms do to a PIL picture, given what was drawn."""
-    warp, jitter = drawn.warp, drawn.jitter
-    top, left, height, width = (int(side[index]) for side in (warp.top, warp.left, warp.height, warp.width))
-    view = picture.crop((left, top, left + width, top + height)).resize((size, size), Image.Resampling.BILINEAR)
+def pil_view(image: Image.Image, drawn: SampledParams, index: int, size: int) -> Image.Image:
+    """What torchvision's transforms do to a PIL image, given what was drawn."""
+    crop, jitter = drawn.crop, drawn.jitter
+    top, left, height, width = (int(side[index]) for side in (crop.top, crop.left, crop.height, crop.width))
+    view = image.crop((left, top, left + width, top + height)).resize((size, size), Image.Resampling.BILINEAR)
     if jitter is not None:
         enhancers = (
             (ImageEnhance.Brightness, jitter.brightness),
@@ -105,19 +105,19 @@ def pil_view(picture: Image.Image, drawn: Drawn, index: int, size: int) -> Image
             view = view.convert("L").convert("RGB")
     if drawn.sigma is not None and drawn.sigma[index] > 0:
         view = view.filter(ImageFilter.GaussianBlur(float(drawn.sigma[index])))
-    return view.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if warp.flip[index] else view
+    return view.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flip[index] else view
 
 
 def pil_hue(view: Image.Image, turns: float) -> Image.Image:
     if turns == 0:
-        return view  # HSV of whole levels and back is not the same picture
+        return view  # HSV of whole levels and back is not the same image
     hue, saturation, value = view.convert("HSV").split()
     shifted = (np.asarray(hue).astype(int) + int(turns * 255)) % 256
     return Image.merge("HSV", (Image.fromarray(shifted.astype(np.uint8)), saturation, value)).convert("RGB")
 
 
-def as_tensor(pictures: list[Image.Image]) -> Tensor:
-    return torch.stack([torch.from_numpy(np.array(picture)).permute(2, 0, 1) for picture in pictures])
+def as_tensor(images: list[Image.Image]) -> Tensor:
+    return torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in images])
 
 
 def compare_with_pil(folder: Path) -> int:
@@ -144,14 +144,14 @@ def compare_with_pil(folder: Path) -> int:
         "blur": replace(crop, blur=1.0),
         "all": simsiam,
     }
-    pictures = as_tensor(photos)
+    images = as_tensor(photos)
     print(f"{len(photos)} photos, difference from PIL in levels of 255")
     print(f"{'step':18} {'mean':>7} {'rms':>7} {'99 % below':>11}")
     for name, settings in cases.items():
         views = Views(settings)
-        drawn = views.draw(pictures, torch.Generator().manual_seed(1))
+        drawn = views.sample(images, torch.Generator().manual_seed(1))
         expected = as_tensor([pil_view(photo, drawn, index, settings.size) for index, photo in enumerate(photos)])
-        difference = (255 * views.render(pictures, drawn) - expected).abs()
+        difference = (255 * views.render(images, drawn) - expected).abs()
         rms, most = difference.square().mean().sqrt(), np.quantile(difference.numpy(), 0.99)
         print(f"{name:18} {difference.mean():>7.2f} {rms:>7.2f} {most:>11.1f}")
     return 0

@@ -17,14 +17,10 @@ from urllib.parse import urlencode, urlsplit
 import torch
 
 from andornot import Gallery
-from andornot.gallery.database import Picture
-from andornot.gallery.feature_store import as_rows, checksum
-from andornot.gallery.writer import open_writer
-from andornot.model import Model, new_backbone
-from andornot.ssl.recipe import Recipe, load_recipe
+from made_up import made_up_gallery
 from timing import Row, best_ratio, print_table, settle
 
-_PICTURES = 20_000
+_IMAGES = 20_000
 _TOP = 48
 _CLIENTS = 32
 _SECONDS = 8.0
@@ -36,28 +32,12 @@ _FORMULAS = ("{} & ~{}", "{} | {}", "({} | {}) - {}", "{}")
 def main() -> None:
     settle()
     with tempfile.TemporaryDirectory() as folder:
-        gallery = filled(Path(folder) / "gallery", load_recipe("photos"), _PICTURES)
-        with server(gallery.folder) as address:
+        place = Path(folder) / "gallery"
+        gallery = made_up_gallery(place, _IMAGES)
+        with server(place) as address:
             searches = [round_trip(gallery, address, formula) for formula in (next(formulas(0)), _CONDITION)]
             rows = [*searches, *many_clients(gallery, address)]
-    print_table(f"searches over HTTP, {_PICTURES:,} pictures, one thread of torch", rows)
-
-
-def filled(place: Path, recipe: Recipe, pictures: int) -> Gallery:
-    """A gallery of features out of the air, as many as photos have. There are no files of pictures."""
-    backbone = new_backbone(recipe, channels=3)
-    features = torch.rand(pictures, backbone.width).pow(3)
-    gallery = Gallery.create(place, Model.calibrated(backbone, features[:1000], recipe))
-    rows = as_rows(features)
-    with open_writer(place) as writer:
-        first = writer.features.append(rows)
-        for row, values in enumerate(rows, first):
-            path, digest = f"/photos/{row:06}.jpg", row.to_bytes(16, "big")
-            writer.database.insert(Picture(writer.new_id(), path, 1, 1, digest, 0, row, checksum(values)))
-        writer.commit()
-    gallery.refresh()
-    gallery.prepare("degrees")
-    return gallery
+    print_table(f"searches over HTTP, {_IMAGES:,} images, one thread of torch", rows)
 
 
 @contextmanager
@@ -75,10 +55,10 @@ def server(gallery: Path) -> Iterator[str]:
 
 
 def formulas(seed: int) -> Iterator[str]:
-    """Formulas without end over pictures of the gallery."""
+    """Formulas without end over images of the gallery."""
     drawn = torch.Generator().manual_seed(seed)
     for form in itertools.cycle(_FORMULAS):
-        yield form.format(*(torch.randint(1, _PICTURES, (3,), generator=drawn) + torch.arange(3)).tolist())
+        yield form.format(*(torch.randint(1, _IMAGES, (3,), generator=drawn) + torch.arange(3)).tolist())
 
 
 def asked(connection: HTTPConnection, formula: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Pictures for the benchmarks that look at files, where none are given."""
+"""Images for the benchmarks that look at files, where none are given."""
 
 from pathlib import Path
 
@@ -12,6 +12,6 @@ def draw(folder: Path) -> Path:
     folder.mkdir()
     scenes = open_images("scenes:?count=500&size=480")
     for number in range(len(scenes)):
-        picture = Image.fromarray(scenes.images[number].permute(1, 2, 0).numpy())
-        picture.save(folder / f"{number:04}.jpg", quality=90)
+        image = Image.fromarray(scenes.images[number].permute(1, 2, 0).numpy())
+        image.save(folder / f"{number:04}.jpg", quality=90)
     return folder

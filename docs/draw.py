@@ -1,4 +1,4 @@
-"""Draws the pictures of the docs: `python docs/draw.py`. Everything in them is computed, nothing is drawn by hand."""
+"""Draws the images of the docs: `python docs/draw.py`. Everything in them is computed, nothing is drawn by hand."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from andornot import Formula, Gallery, Representation, degree_distance
 from andornot.data import ImageSet, decode, open_images
-from andornot.data.decoding import to_tensor
+from andornot.data.converting import to_tensor
 from andornot.demo import FEATURES, SCENES, Search, example, index_scenes, pair_searches, scene_files, write_scenes
 from andornot.evaluate.report.figures import FAINT, INK, PALETTE, SearchRow, draw_features, draw_search
 
@@ -27,7 +27,7 @@ FIRST = 5  # counted
 
 
 def draw_or_finds_both() -> Figure:
-    """Distances of four kinds of pictures to the queries a, b and a | b."""
+    """Distances of four kinds of images to the queries a, b and a | b."""
     has, lacks = [0.05, 0.15, 0.8], [0.8, 0.15, 0.05]
     kinds = {
         "neither": Representation([lacks, lacks, has]),
@@ -131,7 +131,7 @@ def _save_searches(name: str, gallery: Gallery, searches: Sequence[Search]) -> N
     several = len({search.score for search in searches}) > 1
     for formula, score in searches:
         text = re.sub(r"-\d+\.jpg", "", formula).replace(", ", ",\n", 1) + (f"\n{score}" if several else "")
-        queries = [thing.path for thing in gallery.named(formula).values()]
+        queries = [thing.path for thing in gallery.resolve(formula).named.values()]
         hits = [hit.path for hit in gallery.search(formula, HITS, score)]
         rows.append(SearchRow(text, _read(queries), _read(hits)))
     draw_search(rows).savefig(IMAGES / name, dpi=150, pil_kwargs={"quality": 85})
@@ -142,7 +142,7 @@ def _read(paths: Sequence[str]) -> list[Tensor]:
 
 
 def main() -> None:
-    """Writes all pictures."""
+    """Writes all images."""
     IMAGES.mkdir(exist_ok=True)
     draw_features(example(), FEATURES).savefig(IMAGES / "algebra.png")
     draw_or_finds_both().savefig(IMAGES / "or-finds-both.png")

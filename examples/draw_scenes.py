@@ -1,4 +1,4 @@
-"""Pictures to play with: python examples/draw_scenes.py photos
+"""Images to play with: python examples/draw_scenes.py photos
 
 Draws scenes with one to three things each, as files. A name says what its scene shows: dog.jpg, dog-2.jpg,
 cow-tractor.jpg. Nothing else looks at the names.

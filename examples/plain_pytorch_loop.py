@@ -1,50 +1,50 @@
 """The paper's method in a plain PyTorch loop: python examples/plain_pytorch_loop.py
 
-Real digits, a small network, 60 steps, no labels. Labels are only used at the end, to see what was learned.
+Real digits, a small network, 60 steps. Labels are only used at the end, to measure what was learned.
 """
 
 import torch
 
 import andornot as aon
-from andornot.ssl import Centre, Network, Objective, Views, ViewSettings, build_backbone
+from andornot.ssl import Network, SynthesisLoss, Views, ViewSettings, build_backbone, mixup
 
 STEPS, BATCH, NEAREST = 60, 48, 10
 
 
-def train(pictures: torch.Tensor) -> Network:
-    """Learns representations of 32 features with 4 truth values each."""
+def train(images: torch.Tensor) -> Network:
+    """Train a network for representations of 32 features with 4 truth values each."""
     network = Network(build_backbone("conv5", channels=1), num_features=32, num_values=4)
-    objective = Objective(network, Centre(32, 4), synthesis="logic", alpha=0.5, beta=0.6)
+    loss = SynthesisLoss("logic")
     optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     views = Views(ViewSettings.digits())
     for step in range(STEPS):
-        batch = pictures[torch.randint(len(pictures), (BATCH,))]
-        result = objective(views(batch), views(batch))  # it mixes pairs itself, and knows what their OR should be
+        batch = images[torch.randint(len(images), (BATCH,))]
+        first, second = views(batch), views(batch)
+        mixed = mixup(first, first.roll(1, 0))  # should be predicted as the OR of the two images
+        result = loss(network(first), network(second), network(mixed))
         optimiser.zero_grad()
-        result.losses.total.backward()
+        result.total.backward()
         optimiser.step()
-        objective.centre.update(*result.targets)
         if step % 20 == 0:
-            print(f"step {step:3}   loss {result.losses.total.item():.3f}")
+            print(f"step {step:3}   loss {result.total.item():.3f}")
     return network.eval()
 
 
 @torch.no_grad()
-def encode(network: Network, pictures: torch.Tensor) -> aon.Representation:
-    """What the network says of pictures, `(B, 32, 4)`."""
-    return aon.Representation.from_logits(network(pictures / 255).p, temperature=0.1)
+def encode(network: Network, images: torch.Tensor) -> aon.Representation:
+    """Return the representations `(B, 32, 4)` of images."""
+    return aon.Representation.from_logits(network(images / 255).p, temperature=0.1)
 
 
 def main() -> None:
-    """Trains, and looks how often the training digits nearest to a held-out one are the same digit."""
+    """Train, then measure how many of the training digits nearest to a held-out digit are the same digit."""
     torch.manual_seed(0)
-    known, new = (aon.open_images("digits", split=split).pictures(28) for split in ("train", "test"))
+    known, new = (aon.open_images("digits", split=split).resized(28) for split in ("train", "test"))
     network = train(known[:])
     gallery, queries = encode(network, known[:]), encode(network, new[:])
     nearest = aon.degree_distance(queries, gallery).argsort(dim=1)[:, :NEAREST]
-    digits, asked = known.labels.int().argmax(1), new.labels.int().argmax(1)
-    share = (digits[nearest] == asked[:, None]).float().mean().item()
-    print(f"of the {NEAREST} nearest {share:.2f} are the same digit; by chance it is 0.10")
+    precision = (known.targets[nearest] == new.targets[:, None]).float().mean().item()
+    print(f"precision@{NEAREST}: {precision:.2f} (0.10 by chance)")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Search pictures by example and by word, with AND, OR and NOT.
+"""Search images by example and by word, with AND, OR and NOT.
 
 python examples/search_my_photos.py                    # drawn scenes: dogs, bicycles, …
-python examples/search_my_photos.py ~/Pictures 'beach.jpg and not dog'
+python examples/search_my_photos.py ~/ResizedImages 'beach.jpg and not dog'
 """
 
 import sys
@@ -26,7 +26,7 @@ def search(photos: Path, folder: Path, formulas: list[str]) -> None:
     """Makes a gallery of the photos in a folder, and asks it."""
     gallery = aon.Gallery.create(folder)
     gallery.add(photos)
-    print(f"{len(gallery)} pictures")
+    print(f"{len(gallery)} images")
     for formula in formulas:
         print(f"\n{formula}   {QUESTIONS.get(formula, '')}")
         for hit in gallery.search(formula, top=4):

@@ -11,13 +11,13 @@ import pytest
 from andornot import demo
 from andornot.commands.main import main
 from andornot.data import open_images, scenes
-from andornot.evaluate.experiments.protocol import Protocol
+from andornot.evaluate.experiments.config import RetrievalConfig
 from andornot.gallery import Gallery
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
 
 SHEETS = {f"gallery-{name}.png" for name in ("both", "without", "shared", "containment", "minus", "words")}
-PICTURES = {"algebra.png", "search-1-0.png", "search-7-6.png", "search-4-3.png", *SHEETS}
+IMAGES = {"algebra.png", "search-1-0.png", "search-7-6.png", "search-4-3.png", *SHEETS}
 FOLDERS = {"model", "retrieval", "scenes", "gallery"}
 
 
@@ -41,12 +41,12 @@ def test_the_example_of_the_readme_is_printed_and_drawn(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_scenes")
 def test_a_model_that_is_there_is_used_again(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "_PROTOCOL", Protocol(pictures=2))
+    monkeypatch.setattr(demo, "_PROTOCOL", RetrievalConfig(images_per_class=2))
     recipe = make_recipe({"backbone": "conv5", "num_features": 8, "num_values": 4})
     Model.from_network(new_network(recipe, channels=1), recipe).save(tmp_path / "model")
     assert main(["demo", "-o", str(tmp_path)]) == 0
     assert "is used again" in capsys.readouterr().out
-    assert {file.name for file in tmp_path.iterdir()} == FOLDERS | PICTURES
+    assert {file.name for file in tmp_path.iterdir()} == FOLDERS | IMAGES
 
 
 @pytest.mark.usefixtures("few_scenes")
@@ -59,7 +59,7 @@ def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeyp
     _, *serving = printed_command(output, "serve")
     monkeypatch.setattr("andornot.commands.serve.run", lambda options: print(Gallery.open(options.gallery)))
     assert main(serving) == 0
-    assert capsys.readouterr().out.startswith("Gallery(24 pictures")
+    assert capsys.readouterr().out.startswith("Gallery(24 images")
     program, *arguments = printed_command(output, "search")
     assert shutil.which(program) is not None
     assert main(arguments) == 0
@@ -90,7 +90,7 @@ def test_scenes_that_were_not_all_drawn_are_drawn_again(tmp_path, monkeypatch):
     assert len(list((tmp_path / "scenes").iterdir())) == 24
 
 
-def test_the_pictures_of_the_formulas_are_the_first_that_show_just_the_things():
+def test_the_images_of_the_formulas_are_the_first_that_show_just_the_things():
     images = open_images(demo.SCENES)
     for things in ({"dog"}, {"car"}, {"dog", "car"}):
         name = demo.scene_files(images, things)[0]
@@ -122,4 +122,4 @@ def test_after_the_minutes_of_the_demo_neighbours_agree_with_labels_never_seen(t
     assert accuracy["features"] >= 0.90
     assert accuracy["representation"] >= 0.85
     assert {file.name for file in (tmp_path / "retrieval").iterdir()} == {"report.html", "result.json"}
-    assert {file.name for file in tmp_path.iterdir()} == FOLDERS | PICTURES
+    assert {file.name for file in tmp_path.iterdir()} == FOLDERS | IMAGES

@@ -21,9 +21,22 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_and_pictures_exist(page):
+def test_links_and_images_exist(page):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_lead_to_one(page):
+    found = re.findall(r"\]\(([\w./-]*\.md)?#([\w-]+)\)", page.read_text())
+    missing = [(file, anchor) for file, anchor in found if anchor not in anchors(page.parent / file if file else page)]
     assert not missing
 
 
@@ -48,7 +61,7 @@ def code(page: str, language: str) -> str:
     return "\n".join(block for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if ">>>" not in block)
 
 
-def draw_pictures(names: Iterable[str]) -> None:
+def draw_images(names: Iterable[str]) -> None:
     Path("photos").mkdir()
     for number, name in enumerate(names):
         Image.new("RGB", (32, 32), (30 * number, 90, 200 - 20 * number)).save(f"photos/{name}.jpg")
@@ -62,12 +75,12 @@ def tiny_gallery() -> None:
 
 def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    draw_pictures(("dog", "ball", "cat", "beach", "crowd", "other"))
+    draw_images(("dog", "ball", "cat", "beach", "crowd", "other"))
     tiny_gallery()
     made: dict[str, Any] = {}
     exec(code("README.md", "python"), made)
     assert {Path(hit.path).name for hit in made["hits"]} == {"beach.jpg", "crowd.jpg", "other.jpg"}
-    assert len(made["hits_too"]) == 6
+    assert len(made["more_hits"]) == 6
 
 
 def run_commands(text: str) -> None:
@@ -82,7 +95,7 @@ def run_commands(text: str) -> None:
 @pytest.mark.slow
 def test_the_readmes_commands_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    draw_pictures(("beach", "crowd", "other", "one more"))
+    draw_images(("beach", "crowd", "other", "one more"))
     run_commands(code("README.md", ""))
     assert Path("hits.png").exists()
 
@@ -90,7 +103,7 @@ def test_the_readmes_commands_run_as_printed(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_tutorials_commands_and_python_run_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    draw_pictures(("cow", "cow-2", "cow-3", "bus", "cow-bus", "other"))
+    draw_images(("cow", "cow-2", "cow-3", "bus", "cow-bus", "other"))
     run_commands(code("docs/tutorial.md", "sh"))
     assert {file.stem for file in Path().glob("*.jpg")} == {"like", "both", "without", "word", "shared"}
     exec(code("docs/tutorial.md", "python"), {})
@@ -98,8 +111,8 @@ def test_the_tutorials_commands_and_python_run_as_printed(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
-def test_the_pictures_can_be_drawn_again(tmp_path):
+def test_the_images_can_be_drawn_again(tmp_path):
     draw = runpy.run_path(str(ROOT / "docs" / "draw.py"))
     draw["main"].__globals__["IMAGES"] = tmp_path
     draw["main"]()
-    assert {picture.name for picture in tmp_path.iterdir()} <= {p.name for p in (ROOT / "docs" / "images").iterdir()}
+    assert {image.name for image in tmp_path.iterdir()} <= {p.name for p in (ROOT / "docs" / "images").iterdir()}

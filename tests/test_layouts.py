@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from makers import save_picture, write_mnist, write_voc_year
+from makers import save_image, write_mnist, write_voc_year
 from matplotlib.figure import Figure
 from squares import small_model
 
 from andornot.commands.main import main
-from andornot.data import open_images, training_part
+from andornot.data import open_images, train_split
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.sets import gallery_and_queries, train_and_test
 from andornot.evaluate.report.writing import RESULT
@@ -19,11 +19,11 @@ from andornot.reproduce.workspace import Workspace
 
 # Of each split as many as two classes and their pair need.
 THINGS = (*[("dog",)] * 5, *[("cat",)] * 5, *[("dog", "cat")] * 3)
-PROTOCOL = ["--pictures=2", "--top=3", "--gallery-pictures=0", "--enough=2", "--fewest=1"]
+PROTOCOL = ["--images-per-class=2", "--top=3", "--gallery-images=0", "--min-per-class=2", "--min-per-pair=1"]
 
 
 def voc(root: Path) -> str:
-    """As the paper has it: trainval of both years, and the test pictures of 2007, for 2012 has no labels of its own."""
+    """As the paper has it: trainval of both years, and the test images of 2007, for 2012 has no labels of its own."""
     for year, splits in (("2007", ("train", "val", "test")), ("2012", ("train", "val"))):
         names = {split: [f"{year}_{split}{number:02}" for number in range(len(THINGS))] for split in splits}
         objects = {
@@ -50,7 +50,7 @@ def coco(root: Path) -> str:
             ],
         }
         for number in range(len(THINGS)):
-            save_picture(root / split / f"{number:012}.jpg", number)
+            save_image(root / split / f"{number:012}.jpg", number)
         (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
     return f"coco:{root}"
 
@@ -74,8 +74,8 @@ def mnist(root: Path) -> str:
 def class_folders(root: Path, train: tuple[str, ...], test: str) -> None:
     for number, name in enumerate(("dog", "cat", "bird")):
         for part in (train[number % len(train)], test):
-            for picture in range(6):
-                save_picture(root / part / name / f"{picture}.jpg", 10 * number + picture)
+            for image in range(6):
+                save_image(root / part / name / f"{image}.jpg", 10 * number + image)
 
 
 def imagenet100(root: Path) -> str:
@@ -117,9 +117,9 @@ def test_a_model_is_evaluated_on_it(write, model, tmp_path):
     kind = ["linear"] if write in ONE_CLASS else ["multilabel"]
     arguments = ["--model", str(model), "--data", data, "-o", str(out)]
     assert main(["evaluate", *kind, *arguments, "--cached", "--epochs=1"]) == 0
-    assert measured(out)["protocol"]["pictures"]["test"] > 0
+    assert measured(out)["protocol"]["images"]["test"] > 0
     assert main(["evaluate", "operability", *arguments, *PROTOCOL]) == 0
-    assert measured(out)["protocol"]["pictures in the gallery"] > 0
+    assert measured(out)["protocol"]["images in the gallery"] > 0
 
 
 @pytest.mark.slow
@@ -129,8 +129,8 @@ def test_the_experiments_are_reproduced_on_it(write, tmp_path):
     table, search = ("classification", "mnist-retrieval") if write in ONE_CLASS else ("multilabel", "voc-retrieval")
     assert main(["reproduce", table, "--data", data, "--seeds=1", "-o", str(tmp_path / "table")]) == 0
     assert main(["reproduce", search, "--data", data, *PROTOCOL, "-o", str(tmp_path / "search")]) == 0
-    assert measured(tmp_path / "table")["figures"].keys() >= {"vanilla", "mean", "maximum", "logic"}
-    assert measured(tmp_path / "search")["figures"].keys() >= {"vanilla", "mean", "maximum", "logic"}
+    assert measured(tmp_path / "table")["metrics"].keys() >= {"vanilla", "mean", "maximum", "logic"}
+    assert measured(tmp_path / "search")["metrics"].keys() >= {"vanilla", "mean", "maximum", "logic"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_experiments_are_reproduced_on_it(write, tmp_path):
 def test_the_parts_are_the_papers(write, train, test, tmp_path):
     data = write(tmp_path)
     assert [part.split for part in train_and_test(data)] == [train, test]
-    assert list(training_part(data).train.names) == list(open_images(data, split=train).names)
+    assert list(train_split(data).train.names) == list(open_images(data, split=train).names)
 
 
 def test_voc_is_learnt_from_both_years_and_tested_on_2007(tmp_path):
@@ -157,7 +157,7 @@ def test_voc_is_learnt_from_both_years_and_tested_on_2007(tmp_path):
 
 
 @pytest.mark.parametrize("experiment", ["classification", "mnist-retrieval", "degrees", "multilabel"])
-def test_other_pictures_may_be_pretrained_on(experiment, tmp_path, monkeypatch):
+def test_other_images_may_be_pretrained_on(experiment, tmp_path, monkeypatch):
     seen = []
 
     def note(_, __, images, ___):
@@ -165,7 +165,7 @@ def test_other_pictures_may_be_pretrained_on(experiment, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Workspace, "model", note)
-    monkeypatch.setattr(retrieval, "choose_pictures", lambda *_: None)
+    monkeypatch.setattr(retrieval, "choose_images", lambda *_: None)
     data, others = mnist(tmp_path / "mnist"), imagefolder(tmp_path / "folder")
     arguments = ["reproduce", experiment, "--data", data, "--pretrain-data", others, "-o", str(tmp_path / "out")]
     main([*arguments, "--set=size=16"])

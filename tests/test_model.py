@@ -1,4 +1,4 @@
-"""`Model`: pictures of any kind in, the same representation out; a folder comes back as it was, or says why not."""
+"""`Model`: images of any kind in, the same representation out; a folder comes back as it was, or says why not."""
 
 import itertools
 import json
@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from andornot import Representation
 from andornot.data import BrokenImageError, decode, open_images
-from andornot.data.decoding import to_tensor
+from andornot.data.converting import square, to_tensor
 from andornot.data.exif import ORIENTATION
-from andornot.data.resizing import square
 from andornot.gallery.scanning import scan_all
 from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_network
 from andornot.ssl.backbones import build_backbone, wrap_backbone
@@ -79,7 +78,7 @@ def any_model(request) -> Model:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Of pictures: 28 x 28 PNGs."""
+    """Of images: 28 x 28 PNGs."""
     for number in range(4):
         Image.fromarray(pixels(number)).save(tmp_path / f"{number}.png")
     return tmp_path
@@ -116,20 +115,20 @@ SEVERAL = {
     "a tensor of floats": lambda folder: batch_tensor(folder) / 255,
     "a tensor of doubles": lambda folder: batch_tensor(folder).double() / 255,
     "tensors": lambda folder: list(batch_tensor(folder)),
-    "Pictures": lambda folder: open_images(str(folder)).pictures(28),
+    "ResizedImages": lambda folder: open_images(str(folder)).resized(28),
     "a mixture": lambda folder: [paths(folder)[0], pixels(1), Image.fromarray(pixels(2)), batch_tensor(folder)[3]],
 }
 
 
 @pytest.mark.parametrize("kind", SEVERAL)
-def test_pictures_of_any_kind_are_encoded_alike(kind, model, folder):
+def test_images_of_any_kind_are_encoded_alike(kind, model, folder):
     result = model.encode(SEVERAL[kind](folder))
     assert result.batch_shape == (4,)
     close(result, model.encode(batch_tensor(folder)))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SEVERAL if kind not in ("Pictures", "a generator of paths")])
-def test_one_picture_is_a_representation_without_a_batch(kind, model, folder):
+@pytest.mark.parametrize("kind", [kind for kind in SEVERAL if kind not in ("ResizedImages", "a generator of paths")])
+def test_one_image_is_a_representation_without_a_batch(kind, model, folder):
     result = model.encode(SEVERAL[kind](folder)[2])
     assert result.probs.shape == (3, 4)
     close(result, model.encode(batch_tensor(folder))[2])
@@ -137,7 +136,7 @@ def test_one_picture_is_a_representation_without_a_batch(kind, model, folder):
 
 @pytest.mark.parametrize("fit", ["crop", "squash"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels, tmp_path):
+def test_every_way_from_an_image_to_pixels_is_the_same_to_the_bit(fit, channels, tmp_path):
     model = trained(channels, fit=fit)
     image = Image.fromarray(pixels(0, 90)).resize((120, 50))
     image.save(tmp_path / "wide.png")
@@ -156,7 +155,7 @@ def test_every_way_from_a_picture_to_pixels_is_the_same_to_the_bit(fit, channels
         "gallery": scanned.pixels,
     }
     if channels == 3:
-        ways["data set"] = open_images(tmp_path).pictures(28, fit)[0]
+        ways["data set"] = open_images(tmp_path).resized(28, fit)[0]
         ways["transform"] = open_images(tmp_path, transform=model.preprocess)[0][0]
     for way, result in ways.items():
         assert result.dtype == torch.uint8, way
@@ -180,23 +179,21 @@ def test_what_was_turned_upright_is_not_turned_again(model, tmp_path):
         assert torch.equal(model.preprocess(upright), expected)
 
 
-def test_pictures_of_other_sizes_are_resized_alike(model, tmp_path):
+def test_images_of_other_sizes_are_resized_alike(model, tmp_path):
     Image.fromarray(pixels(0, 90)).resize((120, 50)).save(tmp_path / "wide.png")
     image = Image.open(tmp_path / "wide.png")
     tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1)
     for same in (image, np.asarray(image), tensor, tensor / 255):
         close(model.encode(same), model.encode(tmp_path / "wide.png"))
-    close(model.encode(open_images(str(tmp_path)).pictures(28))[0], model.encode(image))
+    close(model.encode(open_images(str(tmp_path)).resized(28))[0], model.encode(image))
 
 
-def test_pictures_kept_at_another_size_are_resized(model, folder):
-    assert model.encode(open_images(str(folder)).pictures(40)).batch_shape == (4,)
-    close(
-        model.encode(open_images(str(folder)).pictures(40)[1]), model.encode(open_images(str(folder)).pictures(40))[1]
-    )
+def test_images_kept_at_another_size_are_resized(model, folder):
+    assert model.encode(open_images(str(folder)).resized(40)).batch_shape == (4,)
+    close(model.encode(open_images(str(folder)).resized(40)[1]), model.encode(open_images(str(folder)).resized(40))[1])
 
 
-def test_pictures_are_cropped_or_squashed_as_the_recipe_says():
+def test_images_are_cropped_or_squashed_as_the_recipe_says():
     wide = Image.fromarray(np.hstack([pixels(0), pixels(1), pixels(2)]))
     cropped, squashed = trained(fit="crop"), trained(fit="squash")
     close(cropped.encode(wide), cropped.encode(pixels(1)))
@@ -211,20 +208,20 @@ GREY = np.arange(28 * 28, dtype=np.int64).reshape(28, 28).astype(np.uint8)
     [GREY, GREY[..., None], Image.fromarray(GREY), torch.from_numpy(GREY), torch.from_numpy(GREY)[None] / 255],
     ids=["array", "array with a channel", "PIL", "tensor", "tensor of floats"],
 )
-def test_a_grey_picture_is_a_colour_picture_without_colour(grey, model):
+def test_a_grey_image_is_a_colour_image_without_colour(grey, model):
     close(model.encode(grey), model.encode(np.stack([GREY] * 3, -1)))
     close(model.encode([grey, pixels(0)])[0], model.encode(grey))
 
 
-def test_a_grey_model_sees_colour_pictures_in_grey(folder):
+def test_a_grey_model_sees_colour_images_in_grey(folder):
     model = trained(channels=1)
     grey = Image.open(folder / "0.png").convert("L")
     for colour in (folder / "0.png", Image.open(folder / "0.png"), pixels(0), batch_tensor(folder)[0]):
         close(model.encode(colour), model.encode(grey))
-    close(model.encode(open_images(str(folder)).pictures(28))[0], model.encode(grey))
+    close(model.encode(open_images(str(folder)).resized(28))[0], model.encode(grey))
 
 
-def test_pil_and_file_agree_on_transparent_deep_and_turned_pictures(model, tmp_path):
+def test_pil_and_file_agree_on_transparent_deep_and_turned_images(model, tmp_path):
     clear = Image.fromarray(np.dstack([pixels(0), GREY]))
     deep = Image.fromarray(GREY.astype(np.uint16) * 257)
     turned, note = Image.fromarray(pixels(1)), Image.Exif()
@@ -234,7 +231,7 @@ def test_pil_and_file_agree_on_transparent_deep_and_turned_pictures(model, tmp_p
         close(model.encode(Image.open(tmp_path / f"{name}.png")), model.encode(tmp_path / f"{name}.png"))
 
 
-def test_no_pictures_are_an_empty_batch(any_model):
+def test_no_images_are_an_empty_batch(any_model):
     for nothing in ([], torch.zeros(0, 3, 28, 28), np.zeros((0, 28, 28, 3), np.uint8)):
         assert any_model.encode(nothing).probs.shape == (0, any_model.num_features, any_model.num_values)
         assert any_model.activations(nothing).shape == (0, 8)
@@ -266,20 +263,20 @@ def test_the_size_of_batches_does_not_matter(batch_size, any_model, folder):
         (torch.zeros(3, 0, 5), ValueError, r"got \(3, 0, 5\)"),
     ],
 )
-def test_what_is_no_picture_is_an_error_that_says_what_would_be(wrong, error, message, model):
+def test_what_is_no_image_is_an_error_that_says_what_would_be(wrong, error, message, model):
     with pytest.raises(error, match=message):
         model.encode(wrong)
 
 
 def test_a_file_that_cannot_be_read_is_named(model, folder):
-    (folder / "no.png").write_text("no picture")
+    (folder / "no.png").write_text("no image")
     for name in ("no.png", "none.png"):
         with pytest.raises(BrokenImageError, match=name):
             model.encode([folder / "0.png", folder / name])
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
-def test_a_batch_has_at_least_one_picture(batch_size, model):
+def test_a_batch_has_at_least_one_image(batch_size, model):
     with pytest.raises(ValueError, match=f"batch_size must be at least 1, got {batch_size}"):
         model.encode([pixels(0)], batch_size=batch_size)
 
@@ -305,11 +302,6 @@ def test_a_calibrated_model_has_a_feature_for_each_channel(folder):
 def test_activations_have_the_width_of_the_backbone(any_model, folder):
     assert any_model.activations(paths(folder)).shape == (4, 8)
     assert any_model.activations(paths(folder)[0]).shape == (8,)
-
-
-def test_activations_can_be_asked_for_by_their_former_name(model, folder):
-    with pytest.deprecated_call(match="Model.activations"):
-        assert torch.equal(model.features(paths(folder)), model.activations(paths(folder)))
 
 
 def test_encoding_needs_no_gradient_and_changes_nothing(any_model, folder):
@@ -468,7 +460,7 @@ WRONG = {
     "empty weights": (lambda f: (f / WEIGHTS).write_bytes(b""), "model.safetensors is damaged or of another model"),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), "has a model.json but no model.safetensors"),
     "no description": (lambda f: (f / DESCRIPTION).unlink(), "it has no model.json in it; andornot pretrain makes one"),
-    "an unfinished training": (unfinished, "is not finished: andornot pretrain --resume goes on"),
+    "an unfinished training": (unfinished, "is not finished: andornot pretrain --resume continues"),
     "no folder": (shutil.rmtree, "is no model: it is not a folder"),
     "truncated JSON": (lambda f: (f / DESCRIPTION).write_text('{"format": 1, '), "model.json cannot be read"),
     "no text": (lambda f: (f / DESCRIPTION).write_bytes(b"\xff\xfe"), "model.json cannot be read"),
@@ -533,9 +525,9 @@ def test_a_model_that_could_not_be_saved_whole_is_none(model, saved, monkeypatch
 # --- ONNX -----------------------------------------------------------------------------------------------------------
 
 
-def onnx_probs(path: Path, pictures: Tensor) -> Tensor:
+def onnx_probs(path: Path, images: Tensor) -> Tensor:
     runtime = pytest.importorskip("onnxruntime")
-    (probs,) = runtime.InferenceSession(str(path)).run(["probs"], {"pictures": pictures.numpy()})
+    (probs,) = runtime.InferenceSession(str(path)).run(["probs"], {"images": images.numpy()})
     return torch.from_numpy(probs)
 
 
@@ -543,9 +535,9 @@ def onnx_probs(path: Path, pictures: Tensor) -> Tensor:
 def test_onnxruntime_gives_the_same_numbers(count, any_model, folder):
     pytest.importorskip("onnx")
     any_model.export_onnx(folder / "model.onnx")
-    pictures = batch_tensor(folder)[:count] / 255
-    expected = any_model.encode(pictures).probs
-    torch.testing.assert_close(onnx_probs(folder / "model.onnx", pictures), expected, rtol=0, atol=1e-5)
+    images = batch_tensor(folder)[:count] / 255
+    expected = any_model.encode(images).probs
+    torch.testing.assert_close(onnx_probs(folder / "model.onnx", images), expected, rtol=0, atol=1e-5)
 
 
 def test_an_export_leaves_the_model_and_the_folder_alone(any_model, folder):
@@ -578,7 +570,7 @@ def test_only_a_network_from_scratch_trains_its_backbone(regime, learns):
     assert all(parameter.requires_grad for parameter in network.predictor.parameters())
 
 
-def test_a_model_of_grey_pictures_has_one_channel_unless_its_backbone_needs_colour():
+def test_a_model_of_grey_images_has_one_channel_unless_its_backbone_needs_colour():
     assert new_network(tiny(), 1).backbone.channels == 1
     assert build_backbone("conv5", channels=3).channels == 3
     lite = make_recipe(
@@ -589,10 +581,10 @@ def test_a_model_of_grey_pictures_has_one_channel_unless_its_backbone_needs_colo
 
 def test_representing_features_is_encoding_without_the_backbone():
     model = trained()
-    pictures = torch.rand(5, model.channels, model.size, model.size)
-    features = model.activations(pictures)
-    assert model.represent(features) == model.encode(pictures)
-    assert model.represent(features[0]) == model.represent(features[:1])[0]
+    images = torch.rand(5, model.channels, model.size, model.size)
+    features = model.activations(images)
+    assert model.encode_activations(features) == model.encode(images)
+    assert model.encode_activations(features[0]) == model.encode_activations(features[:1])[0]
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
@@ -600,3 +592,15 @@ def test_a_device_that_is_not_there_is_one_clear_line(model, device):
     with pytest.raises(ModelError, match=rf'^the device "{device}" cannot be used: [^\n]+$'):
         model.to(device)
     assert model.device.type == "cpu"
+
+
+def test_the_pretrained_model_encodes_photos_out_of_the_box(tmp_path):
+    model = Model.pretrained()
+    assert (model.num_features, model.num_values, model.size) == (1280, 8, 224)
+    scenes = open_images("scenes?count=4&classes=dog+car")
+    encoded = model.encode(scenes.images)
+    Representation(encoded.probs)  # validated
+    assert 0.1 < encoded.degrees.mean() < 0.4
+    assert encoded.degrees.std(0).mean() > 0.01
+    model.save(tmp_path)
+    assert Model.load(tmp_path).encode(scenes.images[0]) == encoded[0]

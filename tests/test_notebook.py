@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from andornot import Gallery, Representation
-from andornot.evaluate.metrics.intervals import Interval, Spread
+from andornot.evaluate.metrics.intervals import Interval, MeanStd
 from andornot.evaluate.report.outcome import Outcome, Section, Table
 from andornot.gallery import Hits
 from andornot.gallery.hits import percent
@@ -38,7 +38,7 @@ def text_of(root: Element) -> str:
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory) -> Gallery:
-    """Noise, which no JPEG makes small, in more pictures than are shown; one with a name that is markup."""
+    """Noise, which no JPEG makes small, in more images than are shown; one with a name that is markup."""
     folder = tmp_path_factory.mktemp("notebook")
     (folder / "photos").mkdir()
     random = np.random.default_rng(0)
@@ -56,13 +56,13 @@ def test_a_representation_shows_all_of_few_features_as_bars():
     assert [float(bar.attrib["height"]) for bar in root.iter("rect")] == [0.1, 0.9, 0.8, 0.2]
 
 
-def test_of_many_features_and_pictures_the_strongest_and_the_first_are_shown():
+def test_of_many_features_and_images_the_strongest_and_the_first_are_shown():
     batch = Representation(torch.rand(2, 50, 100, 5).softmax(-1).requires_grad_())
     root = parsed(batch._repr_html_())
-    assert "the 10 strongest features of the first 6 pictures" in text_of(root)
+    assert "the 10 strongest features of the first 6 images" in text_of(root)
     assert len(list(root.iter("svg"))) == 60
     degrees = batch.degrees[0, 0]
-    assert f"picture 0 feature {degrees.argmax()} {degrees.max():.2f}" in text_of(root)
+    assert f"image 0 feature {degrees.argmax()} {degrees.max():.2f}" in text_of(root)
 
 
 def test_hits_are_a_list_of_thumbnails_with_their_matches(gallery):
@@ -82,12 +82,12 @@ def test_some_of_the_hits_show_themselves_too_and_no_hit_is_said(gallery):
     assert text_of(parsed(Hits()._repr_html_())).endswith("0 hits")
 
 
-def test_a_gallery_shows_its_first_pictures_within_half_a_megabyte(gallery):
+def test_a_gallery_shows_its_first_images_within_half_a_megabyte(gallery):
     html = gallery._repr_html_()
     root = parsed(html)
     assert len(html) < 500_000
     assert len(list(root.iter("img"))) == MOST_TILES
-    assert f"{len(gallery)} pictures in" in text_of(root)
+    assert f"{len(gallery)} images in" in text_of(root)
     assert f"the first {MOST_TILES} are shown" in text_of(root)
 
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_gone_or_has_no_name_in_unicode_is_shown_as_a_tile(galler
 
 
 def test_an_outcome_shows_its_summary_and_its_tables():
-    table = Table("How often", ["method", "right"], [[HOSTILE, Spread(0.5, 0.25)], ["b", Interval(0.5, 0.4, 0.6)]])
+    table = Table("How often", ["method", "right"], [[HOSTILE, MeanStd(0.5, 0.25)], ["b", Interval(0.5, 0.4, 0.6)]])
     outcome = Outcome("An experiment", "It works.", {}, {}, [Section("Figures", content=[table])])
     root = parsed(outcome._repr_html_())
     assert "An experiment It works. How often" in text_of(root)

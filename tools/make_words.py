@@ -146,7 +146,7 @@ def exception_lines(file: Path, known: set[str]) -> Iterator[str]:
         kept = [base for base in bases if base in known]
         if kept and form not in known:
             yield f"{form}\t{' '.join(kept)}"
-    # To WordNet this is a noun of its own, a group; of pictures people say it for several persons.
+    # To WordNet this is a noun of its own, a group; of images people say it for several persons.
     yield "people\tperson"
 
 

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 # Where the public names are, but for those of the algebra.
-_ELSEWHERE: Final = {
+_LAZY: Final = {
     "AndornotError": ".errors",
     "Gallery": ".gallery",
     "Model": ".model",
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> Any:
         return import_module(".logic", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_ELSEWHERE.get(name, ".logic"), __name__), name)
+    globals()[name] = value = getattr(import_module(_LAZY.get(name, ".logic"), __name__), name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""The names of what can be chosen in the algebra. Apart from it, because that loads torch, and `--help` does not."""
+"""Names of scores, semantics and logics, for `--help`, which must not import torch."""
 
 from typing import Final
 

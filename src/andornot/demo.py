@@ -1,4 +1,4 @@
-"""`andornot demo`: the algebra on two pictures, the method on real digits, a gallery of scenes; in a few minutes."""
+"""`andornot demo`: the algebra on two images, the method on real digits, a gallery of scenes; in a few minutes."""
 
 import json
 import os
@@ -12,29 +12,29 @@ from typing import Final, NamedTuple
 
 import torch
 
-from .data import ImageSet, Pictures, open_images, scenes
-from .evaluate.experiments.protocol import Protocol
-from .evaluate.experiments.retrieval_report import operability_outcome
-from .evaluate.metrics.knn import knn_accuracy, single_classes
+from .contact_sheet import save_sheet
+from .data import ImageSet, ResizedImages, open_images, scenes
+from .evaluate.experiments.config import RetrievalConfig
+from .evaluate.experiments.retrieval_report import evaluate_operability
+from .evaluate.metrics.ranking import knn_accuracy, single_classes
 from .evaluate.report.figures import SearchRow, draw_features, draw_search
 from .evaluate.report.writing import REPORT, RESULT, write_outcome
 from .gallery import Gallery
-from .gallery.contact_sheet import save_sheet
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
+from .ssl.losses import mixup
 from .ssl.recipe import load_recipe
-from .ssl.synthesis import mix_pictures
 
 FEATURES: Final = ("dog", "ball", "sea")
 
-# Held-out digits that are put together, and what is asked of them; ab is one picture over the other.
+# Held-out digits that are put together, and what is asked of them; ab is one image over the other.
 _PAIRS: Final = ((1, 0), (7, 6), (4, 3))
 _FORMULAS: Final = ("a", "b", "a | b", "ab & a", "ab & b", "ab - b")
 _HITS: Final = 10
 
 # The paper's experiment with 100 instead of 900 combinations a pair of classes.
-_PROTOCOL: Final = Protocol(pictures=10)
+_PROTOCOL: Final = RetrievalConfig(images_per_class=10)
 
 SCENES: Final = "scenes:?count=1000"
 
@@ -43,11 +43,11 @@ class Search(NamedTuple):
     """A formula over files of scenes, and the score that ranks the others."""
 
     formula: str
-    score: str = "centred"
+    score: str = "centered"
 
 
 def example() -> dict[str, Representation]:
-    """Two pictures with three features of five truth values, and what the operators make of them."""
+    """Return two images with three features of five truth values, and the results of the operators."""
     a = Representation(  # a dog with a ball, on grass
         [[0.00, 0.00, 0.05, 0.20, 0.75], [0.00, 0.05, 0.15, 0.45, 0.35], [0.85, 0.10, 0.05, 0.00, 0.00]]
     )
@@ -58,13 +58,13 @@ def example() -> dict[str, Representation]:
 
 
 def run(folder: Path) -> None:
-    """All of the demo. What is there from an earlier run is used again."""
+    """Run the demo. Results of an earlier run are reused."""
     folder.mkdir(parents=True, exist_ok=True)
     show_example(folder)
     model = _model(folder / "model")
-    train, test = (open_images("digits", split=split).pictures(model.size) for split in ("train", "test"))
+    train, test = (open_images("digits", split=split).resized(model.size) for split in ("train", "test"))
     features = model.activations(train)
-    gallery = model.represent(features)
+    gallery = model.encode_activations(features)
     show_neighbours(model, features, gallery, train, test)
     show_search(model, train, gallery, test, folder)
     show_operability(model, folder / "retrieval")
@@ -72,15 +72,15 @@ def run(folder: Path) -> None:
 
 
 def show_example(folder: Path) -> None:
-    """The algebra on two pictures, as a table and a drawing."""
+    """Show the algebra on two images, as a table and a plot."""
     columns = example()
     print("1. The algebra. a is a dog with a ball, b a dog in the sea. How much of each feature, from 0 to 1:\n")
     print(" " * 8 + "".join(f"{title:>10}" for title in columns))
     for row, feature in enumerate(FEATURES):
         print(f"{feature:>8}" + "".join(f"{r.degrees[row].item():>10.2f}" for r in columns.values()))
-    picture = folder / "algebra.png"
-    draw_features(columns, FEATURES).savefig(picture)
-    print(f"\n   The distributions behind these numbers: {picture}\n")
+    image = folder / "algebra.png"
+    draw_features(columns, FEATURES).savefig(image)
+    print(f"\n   The distributions behind these numbers: {image}\n")
 
 
 def _model(folder: Path) -> Model:
@@ -96,16 +96,16 @@ def _model(folder: Path) -> Model:
 
 
 def show_neighbours(
-    model: Model, features: torch.Tensor, gallery: Representation, train: Pictures, test: Pictures
+    model: Model, features: torch.Tensor, gallery: Representation, train: ResizedImages, test: ResizedImages
 ) -> None:
-    """How well nearest neighbours agree with the labels, which the model has never seen."""
-    classes = [single_classes(pictures.labels) for pictures in (train, test)]
+    """Show the kNN accuracy on labels that the model has never seen."""
+    classes = [single_classes(images.labels) for images in (train, test)]
     if classes[0] is None or classes[1] is None:
         raise ValueError("the digits have one class each")
     held_out = model.activations(test)
     compared = {
         "backbone features": (features, held_out),
-        "representation": (gallery.degrees, model.represent(held_out).degrees),
+        "representation": (gallery.degrees, model.encode_activations(held_out).degrees),
     }
     print("3. 1,000 held-out digits take the label of their 20 nearest training digits. Part of them that is right:")
     for name, (known, new) in compared.items():
@@ -113,30 +113,30 @@ def show_neighbours(
     print()
 
 
-def show_search(model: Model, train: Pictures, gallery: Representation, test: Pictures, folder: Path) -> None:
-    """Held-out digits in formulas, and the training digits nearest to the result."""
+def show_search(model: Model, train: ResizedImages, gallery: Representation, test: ResizedImages, folder: Path) -> None:
+    """Search training digits by formulas of held-out digits."""
     print("4. Searching the training digits with formulas. a and b are held-out digits, ab is one over the other:")
     for a, b in _PAIRS:
-        pictures = {"a": _digit(test, a), "b": _digit(test, b)}
-        pictures["ab"] = mix_pictures(pictures["a"], pictures["b"])
-        values = dict(zip(pictures, model.encode(torch.stack(list(pictures.values()))), strict=True))
+        images = {"a": _digit(test, a), "b": _digit(test, b)}
+        images["ab"] = mixup(images["a"], images["b"])
+        values = dict(zip(images, model.encode(torch.stack(list(images.values()))), strict=True))
         rows = []
         for text in _FORMULAS:
             formula = Formula(text)
             nearest = degree_distance(formula.evaluate(values), gallery).argsort()[:_HITS]
-            rows.append(SearchRow(text, [pictures[name] for name in formula.names], list(train[nearest])))
+            rows.append(SearchRow(text, [images[name] for name in formula.names], list(train[nearest])))
         file = folder / f"search-{a}-{b}.png"
         draw_search(rows).savefig(file)
         print(f"   a = {a}, b = {b}: {file}")
 
 
 def show_operability(model: Model, folder: Path) -> None:
-    """The paper's retrieval experiment on few pictures, as a report; one that is there already stays."""
+    """Run the paper's retrieval experiment on few images; an existing report is kept."""
     print("\n5. The paper's retrieval experiment: do OR, AND and NOT find what they should, over all pairs of digits?")
     if not _is_reported(model, folder):
         start = time.perf_counter()
         train, test = (open_images("digits", split=split) for split in ("train", "test"))
-        outcome = operability_outcome(model, train, test, _PROTOCOL)
+        outcome = evaluate_operability(model, train, test, _PROTOCOL)
         settings = {"model": model.id, "data": "digits", "command": "andornot demo"}
         seconds = time.perf_counter() - start
         write_outcome(folder, outcome, settings=settings, seed=_PROTOCOL.seed, seconds=seconds)
@@ -145,12 +145,12 @@ def show_operability(model: Model, folder: Path) -> None:
 
 
 def show_gallery(folder: Path) -> None:
-    """Scenes as files, a gallery of them, sheets of hits for a few formulas, and a command to go on with."""
+    """Write scenes to files, index them, and show sheets of hits for a few formulas."""
     images = open_images(SCENES)
-    pictures = folder / "scenes"
-    print(f"\n6. Searching {len(images):,} scenes in {pictures} with formulas, indexed without training:", flush=True)
-    write_scenes(images, pictures)
-    gallery = index_scenes(pictures, folder / "gallery")
+    resized = folder / "scenes"
+    print(f"\n6. Searching {len(images):,} scenes in {resized} with formulas, indexed without training:", flush=True)
+    write_scenes(images, resized)
+    gallery = index_scenes(resized, folder / "gallery")
     searches = pair_searches(images, "dog", "car")
     for name, (formula, score) in searches.items():
         file = folder / f"gallery-{name}.png"
@@ -168,7 +168,7 @@ def show_gallery(folder: Path) -> None:
 
 
 def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
-    """What can be asked of two things and a scene with both. Chosen by rule: the first scenes that show just that."""
+    """Return searches for two things and a scene with both: the first scenes that show just that."""
     only_a, only_b, both = (scene_files(images, things)[0] for things in ({a}, {b}, {a, b}))
     return {
         "both": Search(f"{only_a} and {only_b}"),
@@ -181,7 +181,7 @@ def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
 
 
 def write_scenes(images: ImageSet, folder: Path) -> None:
-    """Draws scenes into files, all or nothing. A folder that is there stays as it is."""
+    """Write scenes to files, all or none. An existing folder is kept."""
     if folder.exists():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -194,20 +194,20 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
         partial.rename(folder)
 
 
-def index_scenes(pictures: Path, folder: Path) -> Gallery:
-    """The gallery of a folder of pictures, new or brought up to date."""
+def index_scenes(images: Path, folder: Path) -> Gallery:
+    """Return the gallery of a folder of images, created or updated."""
     gallery = Gallery.open(folder) if Gallery.exists(folder) else Gallery.create(folder)
-    gallery.add(pictures)
+    gallery.add(images)
     return gallery
 
 
 def scene_files(images: ImageSet, things: set[str]) -> list[str]:
-    """The names of the files of all scenes that show these things and no others, in the order of the scenes."""
+    """Return the file names of all scenes that show these things and no others, in order."""
     return [_scene_file(images, index) for index in range(len(images)) if set(_things(images, index)) == things]
 
 
 def _scene_file(images: ImageSet, index: int) -> str:
-    """For example dog-car-0017.jpg: a name that can be written in a formula without quotes."""
+    """Return a name such as dog-car-0017.jpg, which needs no quotes in a formula."""
     return f"{'-'.join(_things(images, index))}-{index:04}.jpg"
 
 
@@ -218,7 +218,7 @@ def _things(images: ImageSet, index: int) -> list[str]:
 
 
 def _program() -> str:
-    """What to type for `andornot` in this folder: the word alone if it starts this very installation."""
+    """Return the command for `andornot` in this folder: the word alone if it runs this installation."""
     here = shutil.which("andornot", path=str(Path(sys.executable).parent))
     if here is None:
         return f"{shlex.quote(sys.executable)} -m andornot"
@@ -235,9 +235,9 @@ def _is_reported(model: Model, folder: Path) -> bool:
     return bool(known["settings"]["model"] == model.id)
 
 
-def _digit(pictures: Pictures, digit: int) -> torch.Tensor:
-    """The first held-out picture of that digit, `(1, 28, 28)` from 0 to 1."""
-    labels = pictures.labels
+def _digit(images: ResizedImages, digit: int) -> torch.Tensor:
+    """Return the first held-out image of that digit, `(1, 28, 28)` from 0 to 1."""
+    labels = images.labels
     if labels is None:
         raise ValueError("the digits have labels")
-    return pictures[int(labels[:, digit].nonzero()[0])].float() / 255
+    return images[int(labels[:, digit].nonzero()[0])].float() / 255

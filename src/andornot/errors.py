@@ -1,4 +1,4 @@
-"""One root of all mistakes that a user can mend, and one way to say that a name is unknown."""
+"""The base class of all errors that a user can fix, and messages for unknown names."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -11,9 +11,9 @@ _SWAPPED_AMONG: Final = 8
 
 
 class AndornotError(ValueError):
-    """What was asked for cannot be done: one line that says what is wrong, where, and what would be right.
+    """An error that the user can fix: one line that says what is wrong, where, and what to do.
 
-    The command line shows the line, and ends with exit code 2. Any other exception is a mistake of ours.
+    The command line prints it and exits with code 2. Any other exception is a bug.
     """
 
     def __init__(self, message: str) -> None:
@@ -21,15 +21,15 @@ class AndornotError(ValueError):
 
 
 class MissingPackageError(AndornotError, ImportError):
-    """A package that is not installed, or does not import; the line says what to install."""
+    """A package that is not installed or cannot be imported; the message says what to install."""
 
 
 class Stopped(Exception):  # noqa: N818  # not an error: the user asked for it
-    """Work that ends early because the user said so; what it says is how to go on."""
+    """Work that was stopped by the user; the message says how to resume."""
 
 
 def printable(text: str) -> str:
-    r"""The text on one line; what no terminal shows, and bytes that are no text, as escapes.
+    r"""Return the text on one line, with unprintable characters and bytes as escapes.
 
     >>> print(printable("new\nline"))
     new\nline
@@ -39,24 +39,24 @@ def printable(text: str) -> str:
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """What to say of a name that is unknown: the nearest that is known, and all that there are unless they are many.
+    """Return a message for an unknown name: the nearest known one, and all of them unless they are many.
 
     >>> print(unknown("source", "digit", ["digits", "scenes"]))
-    unknown source "digit"; did you mean "digits"? There are digits, scenes
+    unknown source "digit"; did you mean "digits"? Choose from digits, scenes
     >>> print(unknown("source", "xyz", ["digits", "scenes"]))
-    unknown source "xyz", there are digits, scenes
+    unknown source "xyz" (choose from digits, scenes)
     """
     names = list(known)
     listed = ", ".join(names) if names else "none"
     near = spelled_like(str(name), names, 1)
     if not near:
-        return f'unknown {kind} "{name}", there are {listed}'
-    also = f" There are {listed}" if len(names) <= _FEW else ""
+        return f'unknown {kind} "{name}" (choose from {listed})'
+    also = f" Choose from {listed}" if len(names) <= _FEW else ""
     return f'unknown {kind} "{name}"; {did_you_mean(near)}{also}'
 
 
 def spelled_like(name: str, known: Iterable[str], count: int) -> list[str]:
-    """The known names that are spelled most like one; case does not matter, and the same letters come first.
+    """Return the known names most like one, ignoring case; names with the same letters come first.
 
     >>> spelled_like("BEACH.jpg", ["bench.jpg", "Beach.JPG"], 1), spelled_like("dgo", ["dingo", "dog"], 1)
     (['Beach.JPG'], ['dog'])
@@ -68,7 +68,7 @@ def spelled_like(name: str, known: Iterable[str], count: int) -> list[str]:
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The question, for the names that may have been meant.
+    """Return the question for names that may have been meant.
 
     >>> did_you_mean(["cat.jpg", "car.jpg"])
     'did you mean "cat.jpg", "car.jpg"?'

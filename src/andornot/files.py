@@ -1,16 +1,16 @@
-"""Files: ours, which a crash must not leave half-written, and those from elsewhere, which may be anything."""
+"""Write files atomically, and open files that may be anything."""
 
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` with the path of a new file, and puts that in the place of `path` only when it is on the disk.
+    """Call `write` with the path of a temporary file, and rename that to `path` once it is on disk.
 
     An OSError, of a full disk for example, names `path`.
     """
@@ -26,24 +26,30 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # or the rename itself may be lost
-    finally:
-        os.close(folder)
+    sync_files([path.parent])  # or the rename itself may be lost
+
+
+def sync_files(paths: Iterable[Path]) -> None:
+    """Wait until files, or the names in folders, are on the disk."""
+    for path in paths:
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text as UTF-8, atomically."""
+    """Write a text as UTF-8, atomically."""
     write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Opens a file to read its bytes; an OSError, at once, for what is none: a folder, a pipe, a device.
+    """Open a file to read its bytes; raise an OSError at once for a folder, a pipe or a device.
 
     A pipe would be waited for, for ever, and a device may have no end.
     """
-    _check(os.stat(path).st_mode)  # noqa: PTH116 - a Path is slow to make for each of a million pictures
+    _check(os.stat(path).st_mode)  # noqa: PTH116 - a Path is slow to make for each of a million images
     # Something else may be there by now: so it is opened without waiting, and looked at again.
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
     try:

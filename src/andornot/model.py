@@ -1,4 +1,4 @@
-"""`Model`: the trained thing. A folder with weights and a description in, representations of pictures out."""
+"""`Model`: load, save and export a model, and encode images as representations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,37 +22,42 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .data import Pictures
-from .data.converting import plain
+from .data import ResizedImages
+from .data.converting import square_pixels, to_rgb
 from .data.decoding import decode
-from .data.loading import default_workers
-from .data.pixels import as_floats, as_items, as_picture, as_pixels, check_pixels
-from .data.resizing import square_pixels
+from .data.inputs import as_floats, as_items, as_pixels, check_pixels, to_pil
+from .data.readers import default_workers
 from .errors import AndornotError
 from .files import write_atomically, write_text
 from .logic import Representation
+from .memory import check_memory
 from .progress import track
 from .ssl.backbones import (
     Backbone,
     accelerate,
     build_backbone,
     compute_in_parts,
+    hash_tensors,
     in_parts,
     is_worthwhile,
     optimise_for_inference,
+    rebuild_backbone,
     wrap_backbone,
 )
 from .ssl.calibration import CalibratedHead
 from .ssl.checkpoint import write_tensors
-from .ssl.heads import fused
-from .ssl.network import Network
-from .ssl.recipe import Recipe, make_recipe
+from .ssl.network import Network, fused
+from .ssl.recipe import Recipe, load_recipe, make_recipe
 from .ssl.training import CHECKPOINT
 from .version import __version__
 
 WEIGHTS: Final = "model.safetensors"
 DESCRIPTION: Final = "model.json"
+# A folder beside them, of the files that some backbones need, such as the text tower of `transformers:…`.
+BACKBONE_FILES: Final = "backbone"
 FORMAT: Final = 1
+# The quantiles of `Model.pretrained`, in the package; tools/calibrate_photos.py makes them.
+PHOTO_CALIBRATION: Final = "recipes/photos.safetensors"
 
 # A batch is decoded ahead of the one that is computed.
 _BATCHES_AHEAD: Final = 2
@@ -62,7 +68,7 @@ class ModelError(AndornotError):
 
 
 def check_device(device: str | torch.device) -> None:
-    """A ModelError for a device that is not there."""
+    """Raise a ModelError for a device that is not available."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -78,7 +84,7 @@ class PredictionHead(nn.Module):
         self.network, self.temperature = network, temperature
 
     def forward(self, activations: Tensor) -> Tensor:
-        """Probabilities `(B, N, M)`."""
+        """Return probabilities `(B, N, M)`."""
         return Representation.from_logits(self.network.project(activations).p, self.temperature, validate=False).probs
 
 
@@ -116,14 +122,27 @@ class Model:
 
     @classmethod
     def from_network(cls, network: Network, recipe: Recipe) -> Model:
-        """The model of a trained network."""
+        """Return the model of a trained network."""
         return cls(network.backbone, PredictionHead(network, recipe.prediction_temperature), recipe)
 
     @classmethod
     def calibrated(cls, backbone: Backbone, activations: Tensor, recipe: Recipe) -> Model:
-        """A backbone as it is, its channels calibrated on the activations `(n, width)` of some pictures."""
+        """Return a model of a backbone, calibrated on the activations `(n, width)` of some images."""
         head = CalibratedHead(backbone.width, recipe.num_values, recipe.calibration).fit(activations)
         return cls(backbone, head.to(next(backbone.buffers()).device), recipe)
+
+    @classmethod
+    def pretrained(cls) -> Model:
+        """Return the default photo model, ready to encode: EfficientNet-Lite0, calibrated on 6,400 photos of COCO.
+
+        Its degrees say how unusual an activation is among those photos. For images of another kind, calibrate on your
+        own with `pretrain(folder, ...)` or `Gallery`.
+        """
+        recipe = photo_recipe()
+        model = _empty_model(new_backbone(recipe, channels=3), recipe)
+        with resources.as_file(resources.files("andornot") / PHOTO_CALIBRATION) as file:
+            model.head.load_state_dict({"quantiles": load_file(file)["quantiles"].float()})
+        return model
 
     @property
     def num_features(self) -> int:
@@ -137,7 +156,7 @@ class Model:
 
     @property
     def channels(self) -> int:
-        """1 for a model of grey pictures, 3 for colour."""
+        """1 for a model of grey images, 3 for colour."""
         return self.backbone.channels
 
     @property
@@ -146,7 +165,7 @@ class Model:
         return next(self.backbone.buffers()).device
 
     def to(self, device: str | torch.device) -> Model:
-        """Moves the model to a device, and returns it; a ModelError where there is no such device."""
+        """Move the model to a device, and return it; raise a ModelError if there is no such device."""
         check_device(device)
         self.backbone.to(device)
         self.head.to(device)
@@ -161,34 +180,34 @@ class Model:
         )
 
     def encode(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Representation:
-        """The representation of one picture `(N, M)`, or of several `(B, N, M)`.
+        """Return the representation of one image `(N, M)`, or of several `(B, N, M)`.
 
-        A picture is a path, a PIL image, an array `(H, W)` or `(H, W, C)` of bytes, or a tensor `(C, H, W)` of bytes or
-        of floats from 0 to 1; several are a list of those, a tensor `(B, C, H, W)`, or `Pictures`. A file that cannot
-        be read is a BrokenImageError. `progress`: whether to show a bar; by default when it takes long.
+        An image is a path, a PIL image, an array `(H, W)` or `(H, W, C)` of bytes, or a tensor `(C, H, W)` of bytes or
+        of floats from 0 to 1; several are a list of those, a tensor `(B, C, H, W)`, or `ResizedImages`. A file that
+        cannot be read is a BrokenImageError. `progress`: whether to show a bar; by default when it takes long.
         """
         return Representation(self._compute(images, self._fast_head, batch_size, progress), validate=False)
 
     def preprocess(self, image: Any) -> Tensor:
-        """One picture of any kind that `encode` takes as the model sees it: uint8 `(C, size, size)`.
+        """Return one image of any kind that `encode` takes as the model's input: uint8 `(C, size, size)`.
 
         Upright, square by the recipe's `fit`, grey or colour as the backbone is. Floats that have that shape already
-        stay floats. A stack of such pictures is encoded as they are, so this is a `transform` for data sets, too.
+        stay floats. A stack of such images is encoded as they are, so this is a `transform` for data sets, too.
         """
         if isinstance(image, str | os.PathLike | bytes):
-            picture = decode(image, size=self.size, channels=self.channels)
+            image = decode(image, size=self.size, channels=self.channels)
         elif isinstance(image, Image.Image):
-            picture = plain(image, self.channels, self.size)
+            image = to_rgb(image, self.channels, self.size)
         else:
             pixels = as_pixels(image)
             if self._fits((1, *pixels.shape)):
                 check_pixels(pixels)
                 return pixels.expand(self.channels, -1, -1).cpu()
-            picture = plain(as_picture(pixels, image), self.channels, self.size)
-        return square_pixels(picture, self.size, self.recipe.fit)
+            image = to_rgb(to_pil(pixels, image), self.channels, self.size)
+        return square_pixels(image, self.size, self.recipe.fit)
 
-    def look(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Iterator[Tensor]:
-        """The backbone's feature maps `(B, C, h, w)`, some pictures at a time, for all that one pass can give.
+    def iter_feature_maps(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Iterator[Tensor]:
+        """Yield the backbone's feature maps `(B, C, h, w)`, batch by batch.
 
         `model.backbone` takes them on: `pool(maps)` are activations, `pool(maps[:, :, :4, :4])` those of a region, and
         `classify(maps)` the logits of ImageNet's classes, if it has `classes`.
@@ -196,26 +215,21 @@ class Model:
         return self._look(as_items(images)[1], batch_size, progress)
 
     @torch.no_grad()
-    def maps(self, pictures: Tensor) -> Tensor:
-        """`backbone.maps` of one batch `(B, C, size, size)`, floats from 0 to 1 on the model's device, for encoding."""
-        return compute_in_parts(self._maps_for(len(pictures)), pictures)
+    def maps(self, images: Tensor) -> Tensor:
+        """Compute the feature maps of one batch `(B, C, size, size)`, floats from 0 to 1 on the model's device."""
+        return compute_in_parts(self._maps_for(len(images)), images)
 
-    def expect(self, count: int) -> None:
-        """So many pictures will be encoded, in however many calls: what pays for all of them pays from the first on."""
+    def reserve(self, count: int) -> None:
+        """Announce how many images will be encoded, in any number of calls, so that acceleration starts at once."""
         self._expected = count
 
     def activations(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
-        """The backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
+        """Return the backbone's pooled output, before any head: `(width,)` or `(B, width)`."""
         return self._compute(images, nn.Identity(), batch_size, progress)
 
-    def features(self, images: Any, *, batch_size: int = 64, progress: bool | None = None) -> Tensor:
-        """The former name of `activations`: a feature is one of the N of a representation."""
-        warnings.warn("Model.features is called Model.activations now", DeprecationWarning, stacklevel=2)
-        return self.activations(images, batch_size=batch_size, progress=progress)
-
     @torch.no_grad()
-    def represent(self, activations: Tensor, *, batch_size: int = 64) -> Representation:
-        """The representation of what `activations` gave, `(width,)` or `(B, width)`: `encode` without the backbone."""
+    def encode_activations(self, activations: Tensor, *, batch_size: int = 64) -> Representation:
+        """Return the representation of activations `(width,)` or `(B, width)`: `encode` without the backbone."""
         parts = torch.split(activations.view(-1, activations.shape[-1]), batch_size)
         probs = torch.cat([self._fast_head(part.to(self.device)).cpu() for part in parts])
         return Representation(probs[0] if activations.ndim == 1 else probs, validate=False)
@@ -229,7 +243,7 @@ class Model:
         return accelerate(self.backbone, self.size)
 
     def _maps_for(self, count: int) -> Callable[[Tensor], Tensor]:
-        """`backbone.maps` for so many pictures more: what takes a while to prepare is for many, all calls together."""
+        """Return `backbone.maps` for that many more images: accelerated if the images so far are worth it."""
         self._seen += count
         many = is_worthwhile(max(self._seen, self._expected), self.size)
         return self._accelerated_maps if many else self._fast_backbone.maps
@@ -253,13 +267,13 @@ class Model:
         maps = self._maps_for(len(items))
         with track("encoding", len(items), shown=progress, delay=2) as bar:
             for batch in self._batches(items, batch_size):
-                for pictures in in_parts(batch.to(self.device)):
-                    yield maps(as_floats(pictures))
+                for images in in_parts(batch.to(self.device)):
+                    yield maps(as_floats(images))
                 bar.update(len(batch))
 
     def _batches(self, items: Sequence[Any], batch_size: int) -> Iterator[Tensor]:
-        """Pictures `(B, C, size, size)`, bytes or floats; the next batches are decoded while one is computed."""
-        if isinstance(items, Pictures | Tensor) and self._fits(items.shape):
+        """Yield images `(B, C, size, size)`, bytes or floats; the next batches are decoded in the background."""
+        if isinstance(items, ResizedImages | Tensor) and self._fits(items.shape):
             for start in range(0, len(items), batch_size):
                 yield items[start : start + batch_size]
             return
@@ -273,15 +287,19 @@ class Model:
                 yield _stacked(batch)
 
     def _fits(self, shape: Sequence[int]) -> bool:
-        """Whether pictures `(B, C, H, W)` can be taken as they are, a whole batch at a time."""
+        """Return whether images `(B, C, H, W)` need no preprocessing."""
         return shape[1] in (1, self.channels) and tuple(shape[2:]) == (self.size, self.size)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes `model.safetensors` and then `model.json`: a folder with the second is whole."""
+        """Write `model.safetensors` and then `model.json`: a folder with the second is complete.
+
+        What a backbone needs besides is written to a folder `backbone` in it.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)
         write_tensors(folder / WEIGHTS, self._state())
+        files = self.backbone.save_files(folder / BACKBONE_FILES)
         description = {
             "format": FORMAT,
             "backbone": self.backbone.config,
@@ -294,16 +312,24 @@ class Model:
             "weights": _digest(folder / WEIGHTS),
             "versions": {"andornot": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
+        if files:
+            description["backbone_files"] = {name: _digest(folder / BACKBONE_FILES / name) for name in files}
         text = json.dumps(description, indent=2) + "\n"
         write_text(folder / DESCRIPTION, text)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, backbone: nn.Module | None = None) -> Model:
-        """Reads a model. `backbone` is needed for one that was made with a network of your own, as it was given."""
+    def load(
+        cls, folder: str | os.PathLike[str], *, backbone: nn.Module | None = None, external_files: bool = False
+    ) -> Model:
+        """Load a model. One that was made with a network of your own needs it as `backbone`.
+
+        Nothing is downloaded, and no code that comes with the model is run. `external_files=True` also reads files of
+        its backbone that are not in the folder: for models of `transformers:…` that 0.2 saved.
+        """
         folder = Path(folder)
         description = _read_description(folder)
         try:
-            recipe = _stored_recipe(description["recipe"])
+            recipe = make_recipe(description["recipe"])
             if backbone is None:
                 if not isinstance(name := description["backbone"]["name"], str):
                     raise ModelError(f"{folder / DESCRIPTION} names no backbone: its name must be a text, got {name!r}")
@@ -311,8 +337,11 @@ class Model:
                     raise ModelError(
                         f"{folder} has a network of your own in it: Model.load(folder, backbone=…) needs it"
                     )
+                _check_files(folder, dict(description.get("backbone_files", {})))
                 with _NoInitialisation():
-                    backbone = build_backbone(**description["backbone"])
+                    backbone = rebuild_backbone(
+                        description["backbone"], folder / BACKBONE_FILES, external_files=external_files
+                    )
             whole = wrap_backbone(backbone, size=description["size"], channels=description["channels"])
             with _NoInitialisation():
                 model = _empty_model(whole, recipe)
@@ -335,11 +364,7 @@ class Model:
         """A text that is the same for models that encode alike, and differs for others."""
         deciding = ("regime", "num_values", "prediction_temperature", "fit", "calibration")
         settings = {"size": self.size, **self.recipe.model_dump(mode="json", include=set(deciding))}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        for name, tensor in sorted(self._state().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        return hash_tensors(self._state(), json.dumps(settings, sort_keys=True))[:16]
 
     def _state(self) -> dict[str, Tensor]:
         if isinstance(self.head, PredictionHead):
@@ -354,7 +379,7 @@ class Model:
             nn.ModuleDict({"backbone": self.backbone, "head": self.head}).load_state_dict(state)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as ONNX: `pictures` `(B, C, size, size)` from 0 to 1 in, `probs` `(B, N, M)` out."""
+        """Export to ONNX: `images` `(B, C, size, size)` from 0 to 1 in, `probs` `(B, N, M)` out."""
         try:
             import onnx  # noqa: F401
         except ModuleNotFoundError:
@@ -371,34 +396,43 @@ class Model:
                     (example,),
                     str(partial_path),
                     dynamo=False,
-                    input_names=["pictures"],
+                    input_names=["images"],
                     output_names=["probs"],
-                    dynamic_axes={"pictures": {0: "batch"}, "probs": {0: "batch"}},
+                    dynamic_axes={"images": {0: "batch"}, "probs": {0: "batch"}},
                 )
 
         write_atomically(Path(path), write)
 
 
+def photo_recipe() -> Recipe:
+    """Return the recipe of `Model.pretrained`: `photos`, with fewer quantiles, so that their file is small."""
+    return load_recipe("photos", calibration={"levels": 65})
+
+
 def new_backbone(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Backbone:
-    """The backbone of the recipe, with pretrained weights where it brings some; to be trained only from scratch.
+    """Build the backbone of the recipe, pretrained if it has weights; trainable only in the regime `scratch`.
 
     `own` is a network in its place, for `wrap_backbone`.
     """
     torch.manual_seed(recipe.seed)
     if own is not None:
         return wrap_backbone(own, size=recipe.size or 224, channels=channels).requires_grad_(recipe.regime == "scratch")
-    # EfficientNet-Lite was trained on colour; grey pictures are repeated for it.
+    # EfficientNet-Lite was trained on colour; grey images are repeated for it.
     channels = 3 if recipe.backbone.startswith("efficientnet") else channels
     backbone = build_backbone(recipe.backbone, channels=channels, **recipe.backbone_options)
     return backbone.requires_grad_(recipe.regime == "scratch")
 
 
 def new_network(recipe: Recipe, channels: int, own: nn.Module | None = None) -> Network:
-    """A network as the recipe says: its backbone, or your `own`, with fresh heads."""
+    """Build the network of the recipe: its backbone, or your `own`, with new heads."""
     return _with_heads(new_backbone(recipe, channels, own), recipe)
 
 
 def _with_heads(backbone: Backbone, recipe: Recipe) -> Network:
+    outputs, hidden = recipe.num_features * recipe.num_values, recipe.projector_hidden or backbone.width
+    weights = hidden * (backbone.width + hidden + outputs) + 2 * recipe.predictor_hidden * outputs
+    advice = "lower num_features, num_values, projector_hidden or predictor_hidden"
+    check_memory(4 * weights, f"a network with {weights:,} weights in its heads", advice)
     return Network(backbone, recipe.num_features, recipe.num_values, recipe.projector_hidden, recipe.predictor_hidden)
 
 
@@ -409,11 +443,11 @@ def _empty_model(backbone: Backbone, recipe: Recipe) -> Model:
 
 
 def _stacked(batch: Sequence[Future[Tensor]]) -> Tensor:
-    """Bytes as long as all are bytes: they are a quarter of the size."""
-    pictures = [future.result() for future in batch]
-    if any(picture.dtype != torch.uint8 for picture in pictures):
-        pictures = [as_floats(picture) for picture in pictures]
-    return torch.stack(pictures)
+    """Stack images: bytes if all are bytes, which take a quarter of the memory."""
+    images = [future.result() for future in batch]
+    if any(image.dtype != torch.uint8 for image in images):
+        images = [as_floats(image) for image in images]
+    return torch.stack(images)
 
 
 class _NoInitialisation(TorchFunctionMode):
@@ -431,7 +465,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
         description = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if (folder / CHECKPOINT).exists():
-            raise ModelError(f"the training in {folder} is not finished: andornot pretrain --resume goes on") from None
+            raise ModelError(
+                f"the training in {folder} is not finished: andornot pretrain --resume continues"
+            ) from None
         missing = "has no model.json in it" if folder.is_dir() else "is not a folder"
         raise ModelError(f"{folder} is no model: it {missing}; andornot pretrain makes one") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -446,11 +482,12 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _stored_recipe(settings: Any) -> Recipe:
-    """The recipe of a description. In 0.1 views could have a size of their own, which says nothing about the model."""
-    if isinstance(settings, dict) and isinstance(views := settings.get("views"), dict):
-        settings = {**settings, "views": {key: value for key, value in views.items() if key != "size"}}
-    return make_recipe(settings)
+def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise a ModelError for a file of the backbone that is missing or damaged."""
+    for name, digest in digests.items():
+        path = folder / BACKBONE_FILES / Path(name).name
+        if not path.is_file() or _digest(path) != digest:
+            raise ModelError(f"{path} is missing or damaged: its checksum is not the one saved")
 
 
 def _digest(path: Path) -> str:

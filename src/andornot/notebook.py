@@ -1,6 +1,6 @@
-"""What a notebook shows of a value: bars, pictures and tables as HTML that loads nothing and stays small.
+"""What a notebook shows of a value: bars, images and tables as HTML that loads nothing and stays small.
 
-All text is escaped. Nothing here knows what it shows: callers pass plain numbers, names and pictures.
+All text is escaped. Nothing here knows what it shows: callers pass plain numbers, names and images.
 """
 
 import base64
@@ -105,7 +105,7 @@ class Bar(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A picture with its name and a line under it; None for a file that is gone."""
+    """An image with its name and a line under it; None for a file that is gone."""
 
     image: "Image | None"
     path: str
@@ -113,9 +113,9 @@ class Tile(NamedTuple):
     note: str = ""
 
     def source(self) -> str:
-        """The picture itself, small, as an address."""
+        """Return the image, small, as a data URL."""
         if self.image is None:
-            raise ValueError(f"there is no picture of {self.path}")
+            raise ValueError(f"there is no image of {self.path}")
         small, content = self.image.convert("RGB"), BytesIO()
         small.thumbnail((TILE, TILE))
         small.save(content, "JPEG", quality=_QUALITY)
@@ -123,17 +123,17 @@ class Tile(NamedTuple):
 
 
 def bars(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], note: str = "") -> str:
-    """Features with their degrees and distributions, in groups with headings."""
+    """Draw features with their degrees and distributions, in groups with headings."""
     return _render("bars", title=title, groups=groups, note=note)
 
 
 def tiles(title: str, tiles: Sequence[Tile], note: str = "") -> str:
-    """Pictures beside each other, at most `MOST_TILES` of them."""
+    """Show images side by side, at most `MOST_TILES`."""
     return _render("tiles", title=title, tiles=tiles[:MOST_TILES], note=note)
 
 
 def tables(title: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]], note: str = "") -> str:
-    """Tables, each a caption, its columns and its rows."""
+    """Show tables, each a caption, its columns and its rows."""
     return _render("tables", title=title, tables=tables, note=note)
 
 
@@ -156,5 +156,5 @@ def _environment() -> "Environment":
 
 
 def _shown(value: Any) -> Any:
-    """Names of files may hold what HTML has no place for."""
+    """Replace characters of file names that HTML does not allow."""
     return printable(value) if type(value) is str else value

@@ -1,4 +1,4 @@
-"""How far a long piece of work is, on stderr: a bar on a terminal, and elsewhere a plain line now and then."""
+"""Progress on stderr: a tqdm bar on a terminal, elsewhere plain lines (tqdm would write carriage returns)."""
 
 import sys
 import time
@@ -20,19 +20,19 @@ class Progress(Protocol):
     ) -> None: ...
 
     def update(self, count: int) -> None:
-        """So many more are done."""
+        """Count finished items."""
 
     def note(self, **figures: object) -> None:
-        """What else is worth saying, by name, with the next count."""
+        """Set figures to show with the next count."""
 
     def say(self, text: str) -> None:
-        """A line of its own, at once."""
+        """Print a line at once."""
 
 
 def track(
-    what: str, total: int, unit: str = "pictures", *, done: int = 0, shown: bool | None = None, delay: float = 0
+    what: str, total: int, unit: str = "images", *, done: int = 0, shown: bool | None = None, delay: float = 0
 ) -> Progress:
-    """Shows how far `what` is: `with track("indexing", 5008) as progress: … progress.update(64)`.
+    """Show the progress of `what`: `with track("indexing", 5008) as progress: … progress.update(64)`.
 
     `shown`: by default a bar on a terminal, and elsewhere lines if a command asked for them (`lines`). `done` were
     there before. `delay` is how many seconds a bar waits, for work that is mostly over before.
@@ -48,7 +48,7 @@ def track(
 
 @contextmanager
 def lines() -> Iterator[None]:
-    """Inside, work tells its progress in plain lines where there is no terminal: the first at once."""
+    """Show progress as plain lines, instead of a bar, if stderr is not a terminal."""
     global _speaker
     before, _speaker = _speaker, _Speaker()
     try:
@@ -138,7 +138,7 @@ class _Lines:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._told and kind is None:
             seconds = time.monotonic() - self._start
-            self._speaker.say(f"{self._what}: done, {self._done:,} {self._unit} in {duration(seconds)}")
+            self._speaker.say(f"{self._what}: done, {self._done:,} {self._unit} in {format_duration(seconds)}")
 
     def update(self, count: int) -> None:
         self._done += count
@@ -156,17 +156,19 @@ class _Lines:
         rate = (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
         line = f"{self._what}: {self._done:,} of {self._total:,} {self._unit}"
         if rate > 0:
-            left = duration((self._total - self._done) / rate)
+            left = format_duration((self._total - self._done) / rate)
             line += f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'} a second, {left} left"
         return line + "".join(f", {name} {figure}" for name, figure in self._figures.items())
 
 
-def duration(seconds: float) -> str:
-    """A time as one reads it.
+def format_duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours.
 
-    >>> duration(80), duration(600), duration(10_000)
+    >>> format_duration(80), format_duration(600), format_duration(10_000)
     ('80 s', '10 min', '2.8 h')
     """
+    if seconds < 10:
+        return f"{seconds:.2g} s"
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -32,18 +32,18 @@ WORKS = {
     "linear": (["--epochs=2", "--cached"], {"accuracy"}),
     "multilabel": (["--epochs=2", "--cached", "--ap=11-point"], {"mAP", "by_class"}),
     "degrees": (["--top=2", "--features=2"], {"top"}),
-    "operability": (["--pictures=2", "--top=3"], {"the model"}),
+    "operability": (["--images-per-class=2", "--top=3"], {"the model"}),
 }
 
 
 @pytest.mark.parametrize("what", WORKS)
 def test_an_evaluation_writes_its_result_and_prints_json_if_asked(what, sets, tmp_path, capsys):
-    options, figures = WORKS[what]
+    options, metrics = WORKS[what]
     assert evaluate(sets, what, tmp_path / "out", *options, "--seed=3", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert printed == result["figures"]
-    assert figures <= printed.keys()
+    assert printed == result["metrics"]
+    assert metrics <= printed.keys()
     assert result["seed"] == result["settings"]["seed"] == 3
     assert result["settings"]["data"] == f"imagefolder:{sets / 'two'}"
     assert result["settings"]["command"].startswith("andornot ")
@@ -56,12 +56,12 @@ def test_words_are_asked_as_the_user_spells_them(sets, tmp_path, capsys):
     recipe = make_recipe({"backbone": "efficientnet-lite0", "regime": "calibrated", "size": 64})
     backbone = new_backbone(recipe, 3)
     Model.calibrated(backbone, torch.rand(8, backbone.width), recipe).save(tmp_path / "model")
-    more = [f"--model={tmp_path / 'model'}", "--word=dark=Polar-Bears", "--word=light=beach", "--top=4", "--json"]
+    more = [f"--model={tmp_path / 'model'}", "--word=dark=Polar-Bears", "--word=light=tree", "--top=4", "--json"]
     assert evaluate(sets, "words", tmp_path / "out", *more) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["unknown"]["light"].startswith('no class shows "beach"; near it are "shore"')
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["unknown"]["light"].startswith('no class shows "tree"; near it is "vascular plant"')
     for how in ("words", "words, 96 classes kept"):
-        assert figures[how]["by_class"].keys() == {"dark"}
+        assert metrics[how]["by_class"].keys() == {"dark"}
     assert "polar_bear.n.01" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -69,7 +69,7 @@ def test_an_evaluation_prints_a_summary_and_where_the_report_is(sets, tmp_path, 
     assert evaluate(sets, "knn", tmp_path) == 0
     summary, where = capsys.readouterr().out.splitlines()
     assert summary == json.loads((tmp_path / "result.json").read_text())["summary"]
-    assert where == f"The report is in {tmp_path / 'report.html'}"
+    assert where == f"Report: {tmp_path / 'report.html'}"
 
 
 MISTAKES = {
@@ -77,42 +77,42 @@ MISTAKES = {
     "an unknown source": ("linear", ["--data=magic:here"], 'unknown source "magic"'),
     "no model": ("knn", ["--model=nowhere"], "nowhere is no model: it is not a folder; andornot pretrain makes one"),
     "not a model": ("knn", ["--model={sets}/two"], "two is no model: it has no model.json in it; andornot pretrain"),
-    "no labels": ("operability", ["--data={sets}/bare"], "these pictures have none: try digits, scenes or voc:PATH"),
-    "no labels, no splits": ("knn", ["--data={sets}/bare"], "bare has no part to be measured on: it needs the splits"),
+    "no labels": ("operability", ["--data={sets}/bare"], "these have no labels: try digits, scenes or voc:PATH"),
+    "no labels, no splits": ("knn", ["--data={sets}/bare"], "bare has no split to test on: it needs the splits"),
     "no test split": (
         "linear",
         ["--data=imagefolder:{sets}/two/train"],
-        "train has no part to be measured on: it needs the splits train and test (or val), and has none",
+        "train has no split to test on: it needs the splits train and test (or val), and has none",
     ),
     "a part only": ("knn", ["--data=digits?split=test"], "says split=test, and split=train was asked for"),
     "several classes": (
         "linear",
         ["--data=scenes?count=9&size=32"],
-        "pictures have no class or several, and this needs",
+        "images have no class or several, and this evaluation needs",
     ),
     "few of a class": (
         "operability",
         [],
-        'the class "dark" has 8 pictures to ask with, 30 are needed: take --pictures 8',
+        'the class "dark" has 8 query images, 30 are needed: use --images-per-class 8',
     ),
     "k": ("knn", ["-k=0"], "k must be 1 or more and the temperature above 0, not 0 and 0.07"),
     "k below 0": ("knn", ["-k=-5"], "k must be 1 or more"),
     "temperature": ("knn", ["--temperature=0"], "the temperature above 0, not 20 and 0.0"),
     "epochs": ("linear", ["--epochs=0"], "epochs must be 1 or more, not 0"),
     "epochs of multilabel": ("multilabel", ["--epochs=-1"], "epochs must be 1 or more, not -1"),
-    "views": ("multilabel", ["--cached-views=3"], "cached_views=3 must be 0 or more, and needs cached=True"),
-    "top of degrees": ("degrees", ["--top=0"], "at least 1"),
-    "features": ("degrees", ["--features=-2"], "at least 1"),
-    "pictures": ("operability", ["--pictures=-1"], "--pictures -1: it must be 1 or more"),
+    "views": ("multilabel", ["--cached-views=3"], "cached_views=3 must be 0, or positive with cached=True"),
+    "top of degrees": ("degrees", ["--top=0"], "must be 1 or more"),
+    "features": ("degrees", ["--features=-2"], "must be 1 or more"),
+    "images": ("operability", ["--images-per-class=-1"], "--images-per-class -1: it must be 1 or more"),
     "top": ("operability", ["--top=0"], "--top 0: it must be 1 or more"),
     "gallery": (
         "operability",
-        ["--gallery-pictures=-7"],
-        "--gallery-pictures -7: it must be 1 or more, or 0 for all pictures",
+        ["--gallery-images=-7"],
+        "--gallery-images -7: it must be 1 or more, or 0 for all images",
     ),
-    "enough": ("operability", ["--enough=0"], "--enough 0: it must be 1 or more"),
-    "fewest": ("operability", ["--fewest=0"], "--fewest 0: it must be 1 or more"),
-    "no named classes": ("words", [], "conv5 has no named classes as it is, and so no words"),
+    "enough": ("operability", ["--min-per-class=0"], "--min-per-class 0: it must be 1 or more"),
+    "fewest": ("operability", ["--min-per-pair=0"], "--min-per-pair 0: it must be 1 or more"),
+    "no named classes": ("words", [], "conv5 has no words: it has no ImageNet classifier"),
     "a word for no class": ("words", ["--word=dog"], "--word dog: it must be CLASS=WORD"),
     "seed": ("linear", [f"--seed={2**63}"], "--seed 9223372036854775808: it must be 0 or more, and below 2^63"),
     "seed below 0": ("operability", ["--seed=-1"], "--seed -1: it must be 0 or more"),
@@ -137,10 +137,10 @@ def test_every_evaluation_has_a_help_with_an_example(what, capsys):
 def test_following_a_hint_works(sets, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(retrieval_report, "draw_hits", lambda *_: [])  # which takes long
     assert evaluate(sets, "operability", tmp_path) == 2
-    hint = re.findall(r"--\w+ \d+", capsys.readouterr().err)
+    hint = re.findall(r"--[\w-]+ \d+", capsys.readouterr().err)
     assert evaluate(sets, "operability", tmp_path, *" ".join(hint).split()) == 2
-    hint += re.findall(r"--\w+ \d+", capsys.readouterr().err)
-    assert hint == ["--pictures 8", "--top 16"]
+    hint += re.findall(r"--[\w-]+ \d+", capsys.readouterr().err)
+    assert hint == ["--images-per-class 8", "--top 16"]
     assert evaluate(sets, "operability", tmp_path, *" ".join(hint).split()) == 0
 
 
@@ -152,7 +152,7 @@ def test_an_unknown_measurement_is_told_which_there_are(capsys):
     assert all(name in error for name in WORKS)
 
 
-def test_a_gallery_is_a_folder_and_never_a_number_of_pictures(sets, tmp_path, capsys):
+def test_a_gallery_is_a_folder_and_never_a_number_of_images(sets, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate(sets, "operability", tmp_path, "--gallery=7")
     assert "unrecognized arguments: --gallery=7" in capsys.readouterr().err

@@ -7,16 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from galleries import photos, save_picture, tiny_model, tiny_recipe
+from galleries import photos, save_image, tiny_model, tiny_recipe
 from PIL import Image
 from typed import the_line
 
 from andornot.commands import index
 from andornot.commands.main import main
-from andornot.gallery import Gallery, gallery
+from andornot.gallery import Gallery, creating
 from andornot.gallery.hits import percent, weak_from
-from andornot.gallery.lock import writing
+from andornot.gallery.storage import Storage, writing
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +48,14 @@ def test_index_says_what_it_did(here, model, capsys):
     assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
     assert capsys.readouterr().out == (
         f"  cannot be read: {here}/photos/empty.jpg: 0 bytes\n"
-        "10 added, 0 changed, 0 moved, 0 removed, 0 unchanged, 1 broken: 10 pictures are in g\n"
+        "10 added, 0 changed, 0 moved, 0 removed, 0 unchanged, 1 broken: 10 images are in g\n"
     )
     (here / "photos" / "cat" / "000.png").rename(here / "photos" / "dog" / "000.png")
     assert main(["index", "--gallery", "g", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary == {
         "gallery": "g",
-        "pictures": 10,
+        "images": 10,
         "added": 0,
         "changed": 0,
         "moved": 1,
@@ -66,13 +67,13 @@ def test_index_says_what_it_did(here, model, capsys):
 
 
 def test_index_makes_a_model_of_its_own_and_offers_to_adapt_it(here, capsys, monkeypatch):
-    monkeypatch.setattr(gallery, "load_recipe", lambda _: tiny_recipe())
+    monkeypatch.setattr(creating, "load_recipe", lambda _: tiny_recipe())
     assert main(["index", "photos/cat", "--gallery", "g"]) == 0
     first = Gallery.open("g").model.id
     photos(here / "photos" / "many", 60, start=20)
     capsys.readouterr()
     assert main(["index", "photos", "--gallery", "g"]) == 0
-    assert "andornot index --gallery g --recalibrate adapts the model" in capsys.readouterr().out
+    assert "andornot index --gallery g --recalibrate" in capsys.readouterr().out
     assert Gallery.open("g").model.id == first
     assert main(["index", "--gallery", "g", "--recalibrate"]) == 0
     assert "--recalibrate" not in capsys.readouterr().out
@@ -86,7 +87,7 @@ def test_search_prints_matches_in_percent_paths_and_ids(formula, capsys):
     lines = capsys.readouterr().out.splitlines()
     hits = Gallery.open("g").search(formula, top=8)
     expected = [f"{percent(hit.truth):>5}  {hit.path}  #{hit.id}" for hit in hits]
-    expected.insert(weak_from(hits), "       weak matches below: unrelated pictures may reach as much")
+    expected.insert(weak_from(hits), "       weak matches below: may be chance matches")
     assert lines == expected
 
 
@@ -99,7 +100,7 @@ def test_search_leaves_out_what_is_less_true_than_asked_for(capsys):
     kept = json.loads(capsys.readouterr().out)["hits"]
     assert [hit["id"] for hit in kept] == [hit.id for hit in hits if hit.truth >= least]
     assert main([*asked[:-1], "--min-truth", "1"]) == 0
-    assert capsys.readouterr().out == "nothing was found with a truth of 1 or more\n"
+    assert capsys.readouterr().out == "no hits with a truth of at least 1\n"
     assert main([*asked, "--min-truth", "1.5"]) == 2
     assert capsys.readouterr().err == "andornot: min_truth must be a number from 0 to 1, got 1.5\n"
 
@@ -112,7 +113,7 @@ def test_a_file_that_index_could_not_read_is_named_as_such(indexed, capsys):
     told = capsys.readouterr().out
     assert "  1 video skipped: not supported\n" in told
     for name, expected in (
-        ("truncated.png", 'photos/cat/truncated.png" cannot be read as a picture: '),
+        ("truncated.png", 'photos/cat/truncated.png" cannot be read as an image: '),
         ("cat/truncated.png", "photos/cat/truncated.png: "),
         ("photos/cat/truncated.png", "photos/cat/truncated.png: "),
         ("clip.mov", "photos/clip.mov: a video, which is not supported"),
@@ -131,7 +132,7 @@ def test_search_prints_json_with_reasons(capsys):
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
     assert set(answer["hits"][0]) == {
         *("path", "distance", "id", "why", "taken", "taken_from"),
-        *("truth", "is_weak", "where", "words"),
+        *("truth", "is_weak", "boxes", "words"),
     }
     assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by", "name"}
 
@@ -141,7 +142,7 @@ def test_search_says_why_in_words(capsys):
     assert main(["search", "1", "--gallery", "g", "--top", "1", "--why"]) == 0
     _, first, *reasons = capsys.readouterr().out.splitlines()
     assert first.split()[-1].startswith("#")
-    assert all(" gave " in reason and "; most in " in reason for reason in reasons)
+    assert all(" contributed " in reason and "; strongest in " in reason for reason in reasons)
     assert 1 <= len(reasons) <= 5
 
 
@@ -157,9 +158,9 @@ def test_search_filters(capsys):
         found = [line for line in capsys.readouterr().out.splitlines() if " %  " in line]
         assert len(found) == count
     assert main(["search", "000.png", "--gallery", "g", "--after", "2090", "--file-dates"]) == 0
-    assert capsys.readouterr().out == "nothing was found\n"
+    assert capsys.readouterr().out == "no hits\n"
     assert main(["search", "000.png", "--gallery", "g", "--after", "2000"]) == 0
-    assert capsys.readouterr().out.startswith("nothing was found; --file-dates takes the date of its file")
+    assert capsys.readouterr().out.startswith("no hits; --file-dates uses the file date")
 
 
 @pytest.mark.usefixtures("indexed")
@@ -169,20 +170,20 @@ def test_a_formula_without_signs_needs_no_quotes_of_the_shell(capsys):
 
 
 @pytest.mark.usefixtures("here")
-def test_one_picture_is_counted_as_one(model, capsys):
+def test_one_image_is_counted_as_one(model, capsys):
     assert main(["index", "photos/dog/007.png", "--gallery", "g", "--model", model]) == 0
-    assert capsys.readouterr().out.endswith(": 1 picture is in g\n")
+    assert capsys.readouterr().out.endswith(": 1 image is in g\n")
 
 
 def test_search_draws_a_sheet(indexed):
-    save_picture(indexed / "out side.png", 77)
+    save_image(indexed / "out side.png", 77)
     formula = '(000.png | "./out side.png") - dog/007.png'
     assert main(["search", formula, "--gallery", "g", "--top", "7", "--sheet", "hits.png"]) == 0
     with Image.open("hits.png") as sheet:
         assert sheet.width == 16 + 5 * 196
         colours = sheet.convert("RGB").getcolors(10**6)
     assert colours is not None
-    assert len(colours) > 1000, "there are pictures on it"
+    assert len(colours) > 1000, "there are images on it"
     shutil.rmtree(indexed / "photos" / "dog")
     assert main(["search", formula, "--gallery", "g", "--sheet", "hits.jpg"]) == 0, "files that are gone are grey tiles"
 
@@ -190,7 +191,7 @@ def test_search_draws_a_sheet(indexed):
 def test_odd_names_survive_the_shell(here, model):
     """A real shell, and names that it would take apart."""
     for seed, name in enumerate(["a & b.png", "it's.png", "ünï 図.png"]):
-        save_picture(here / "photos" / name, 50 + seed)
+        save_image(here / "photos" / name, 50 + seed)
     assert main(["index", "photos", "--gallery", "g", "--model", model]) == 0
     formula = """ '"a & b.png" | "it'"'"'s.png" - "ünï 図.png"' """
     command = f"{sys.executable} -m andornot search {formula} --gallery g --json --top 20"
@@ -201,16 +202,16 @@ def test_odd_names_survive_the_shell(here, model):
 
 
 MISTAKES = {
-    "no gallery": (["search", "a.png", "--gallery", "nothing"], "is not a folder; andornot index FOLDER --gallery"),
-    "an empty folder": (["index", "empty", "--gallery", "new"], "has no picture in it; file names that end in"),
+    "no gallery": (["search", "a.png", "--gallery", "nothing"], "andornot index FOLDER --gallery"),
+    "an empty folder": (["index", "empty", "--gallery", "new"], "has no image in it; file names that end in"),
     "no folder": (["index", "nowhere", "--gallery", "new"], "is not a folder"),
     "no folder named": (["index", "--gallery", "new"], "there is no gallery in new yet: give the folders of its"),
     "another model": (["index", "photos", "--gallery", "g", "--model", "other"], "was made with model"),
-    "no such label": (["search", "1", "--gallery", "g", "--label", "dgo"], 'no picture has the label "dgo"; did you'),
+    "no such label": (["search", "1", "--gallery", "g", "--label", "dgo"], 'no image has the label "dgo"; did you'),
     "no date": (["search", "1", "--gallery", "g", "--after", "May"], '"May" is no date; write it as 2024'),
     "no sheet": (["search", "1", "--gallery", "g", "--sheet", "a.doc"], "must end in .png, .jpg"),
-    "nothing to repair": (["index", "photos", "--gallery", "new", "--repair"], "is not a folder"),
-    "a broken picture": (["search", "./broken.png", "--gallery", "g"], "broken.png: not a picture of a known format"),
+    "nothing to repair": (["index", "photos", "--gallery", "new", "--repair"], "there is no gallery in"),
+    "a broken image": (["search", "./broken.png", "--gallery", "g"], "broken.png: not an image of a known format"),
     "no top": (["search", "1", "--gallery", "g", "--top", "0"], "top must be at least 1, got 0"),
 }
 
@@ -238,7 +239,7 @@ def test_a_wrong_formula_points_at_the_spot(capsys):
 
 
 def test_two_at_once_the_second_says_who_holds_the_lock(indexed, capsys):
-    with writing(indexed / "g"):
+    with writing(Storage(indexed / "g")):
         assert main(["index", "photos", "--gallery", "g"]) == 2
         assert f"is being written by process {os.getpid()} on " in the_line(capsys)
         assert main(["search", "1", "--gallery", "g"]) == 0, "readers need no lock"
@@ -249,20 +250,22 @@ def test_an_unmounted_disk_is_one_line_and_prune_insists(indexed, capsys):
     assert main(["index", "--gallery", "g"]) == 2
     assert "is a disk not mounted? --prune drops them" in the_line(capsys)
     assert main(["index", "--gallery", "g", "--prune"]) == 0
-    assert capsys.readouterr().out.endswith("10 removed, 0 unchanged, 0 broken: 0 pictures are in g\n")
+    assert capsys.readouterr().out.endswith("10 removed, 0 unchanged, 0 broken: 0 images are in g\n")
 
 
 def test_repair_says_what_it_did_and_goes_on(indexed, capsys):
-    with (indexed / "g" / "features-0001.bin").open("rb+") as file:
-        file.write(b"damaged")
-    shutil.rmtree(indexed / "g" / "derived")
+    file = max((indexed / "g" / "images.lance" / "data").iterdir(), key=lambda file: file.stat().st_size)
+    activations = Gallery.open(indexed / "g")._table.activations(np.array([5]))[0].tobytes()
+    content = file.read_bytes()
+    at = content.index(activations)
+    file.write_bytes(content[:at] + b"damaged" + content[at + 7 :])
     assert main(["search", "5", "--gallery", "g"]) == 2
     assert "andornot index --repair" in the_line(capsys)
     assert main(["index", "--gallery", "g", "--repair"]) == 0
     assert capsys.readouterr().out == (
-        "repair: the features of 1 pictures were damaged: 1 are encoded anew, "
+        "repair: 1 images were damaged: 1 are encoded again, "
         "0 dropped because their files are gone or broken\n"
-        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 pictures are in g\n"
+        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 images are in g\n"
     )
     assert main(["search", "5", "--gallery", "g"]) == 0
 
@@ -274,7 +277,7 @@ def stop() -> None:
 
 def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
     new = indexed / "photos" / "new.png"
-    happens = iter([lambda: save_picture(new, 70), lambda: None, new.unlink])
+    happens = iter([lambda: save_image(new, 70), lambda: None, new.unlink])
 
     def sleep(_: float) -> None:
         next(happens, stop)()
@@ -283,17 +286,17 @@ def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
-        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 pictures are in g",
-        "1 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 11 pictures are in g",
-        "0 added, 0 changed, 0 moved, 1 removed, 10 unchanged, 0 broken: 10 pictures are in g",
+        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 10 images are in g",
+        "1 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken: 11 images are in g",
+        "0 added, 0 changed, 0 moved, 1 removed, 10 unchanged, 0 broken: 10 images are in g",
     ]
     assert captured.err == "andornot: stopped\n"
 
 
 def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
-    lock = writing(indexed / "g")
+    lock = writing(Storage(indexed / "g"))
     new = indexed / "photos" / "new.png"
-    happens = iter([lambda: (save_picture(new, 70), lock.__enter__()), lambda: lock.__exit__(None, None, None)])
+    happens = iter([lambda: (save_image(new, 70), lock.__enter__()), lambda: lock.__exit__(None, None, None)])
 
     def sleep(_: float) -> None:
         next(happens, stop)()
@@ -301,6 +304,36 @@ def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
     monkeypatch.setattr(index.time, "sleep", sleep)
     assert main(["index", "--gallery", "g", "--watch"]) == 130
     assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(Gallery.open("g")) == 11
+
+
+def test_watch_waits_for_a_folder_that_is_away(indexed, capsys, monkeypatch):
+    away, back = indexed / "away", indexed / "photos"
+    happens = iter(
+        [
+            lambda: back.rename(away),
+            lambda: None,
+            lambda: (away.rename(back), save_image(back / "new.png", 70)),
+            lambda: back.rename(away),
+        ]
+    )
+
+    def sleep(_: float) -> None:
+        next(happens, stop)()
+
+    monkeypatch.setattr(index.time, "sleep", sleep)
+    assert main(["index", "--gallery", "g", "--watch"]) == 130
+    captured = capsys.readouterr()
+    assert [line.split(":")[0] for line in captured.out.splitlines()] == [
+        "0 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken",
+        "1 added, 0 changed, 0 moved, 0 removed, 10 unchanged, 0 broken",
+    ]
+    lines = captured.err.splitlines()
+    assert [line.split(", and")[0] for line in lines[:2]] == 2 * [f"andornot: {back} is not there"]
+    assert "10 images from it" in lines[0]
+    assert "11 images from it" in lines[1]
+    assert lines[2:] == ["andornot: stopped"]
+    away.rename(back)
     assert len(Gallery.open("g")) == 11
 
 
@@ -316,9 +349,9 @@ def test_photos_are_indexed_without_a_model(capsys):
 
 
 def test_a_device_that_is_not_there_leaves_nothing_behind(tmp_path, capsys):
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").mkdir()
     gallery = tmp_path / "g"
-    assert main(["index", str(tmp_path / "pictures"), "--gallery", str(gallery), "--device", "cuda:99"]) == 2
+    assert main(["index", str(tmp_path / "images"), "--gallery", str(gallery), "--device", "cuda:99"]) == 2
     assert capsys.readouterr().err.startswith('andornot: the device "cuda:99" cannot be used: ')
     assert not gallery.exists()
 
@@ -338,9 +371,9 @@ def test_define_names_lists_and_forgets(capsys):
     assert main(["define", "--remove", "both", "--gallery", "g", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"definitions": {"sunset": "like(000.png, 001.png)"}, "hides": ""}
     assert main(["define", "--remove", "Sunset", "--gallery", "g"]) == 0
-    assert capsys.readouterr().out == "Sunset is forgotten\n"
+    assert capsys.readouterr().out == "Sunset removed\n"
     assert main(["define", "--gallery", "g"]) == 0
-    assert capsys.readouterr().out == "nothing is defined\n"
+    assert capsys.readouterr().out == "no definitions\n"
 
 
 @pytest.mark.usefixtures("indexed")
@@ -350,8 +383,8 @@ def test_define_names_lists_and_forgets(capsys):
         (["define", "x"], "takes NAME and FORMULA"),
         (["define", "x", "000.png", "--remove", "y"], "takes NAME and FORMULA"),
         (["define", "--remove", "x"], 'unknown definition "x"'),
-        (["define", "17", "000.png"], "number of a picture"),
-        (["describe", "000.png"], "conv5 has no named classes as it is, and so no words"),
+        (["define", "17", "000.png"], "number of an image"),
+        (["describe", "000.png"], "conv5 has no words: it has no ImageNet classifier"),
     ],
 )
 def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, capsys):
@@ -359,7 +392,7 @@ def test_a_mistake_of_define_and_describe_is_one_clear_line(typed, said, capsys)
     assert said in the_line(capsys)
 
 
-def test_describe_says_what_pictures_show_and_nothing_of_what_shows_nothing(here, capsys):
+def test_describe_says_what_images_show_and_nothing_of_what_shows_nothing(here, capsys):
     Image.new("RGB", (64, 64), "white").save(here / "white.png")
     assert main(["describe", "white.png", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out).items()

@@ -29,7 +29,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, program, capsys):
         main(arguments)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{program}: ")
-    assert line.endswith(f"; {program} --help says more")
+    assert line.endswith(f"; see {program} --help")
 
 
 def test_without_a_command_all_are_listed():
@@ -84,5 +84,5 @@ def test_an_option_is_spelled_out_so_that_a_new_one_changes_no_old_command(capsy
 
 def test_every_command_is_a_module_and_every_module_a_command():
     modules = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-    assert modules - set(COMMANDS) == {"main", "options", "experiment", "measurements", "sharing"}
+    assert modules - set(COMMANDS) == {"main", "options", "experiment", "measurements", "openmp"}
     assert set(COMMANDS) <= modules

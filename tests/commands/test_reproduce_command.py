@@ -21,15 +21,15 @@ REFUSED = {
     "no data": (["mnist-retrieval", "--data=mnist:/nowhere"], "/nowhere"),
     "no embedded data": (
         ["voc-retrieval"],
-        "voc-retrieval needs pictures that are not embedded: say where, as in --data",
+        "voc-retrieval needs images that are not embedded: pass --data",
     ),
     "no seeds": (["classification", "--seeds=0"], "--seeds 0: at least one run is needed"),
     "seeds below 0": (["ablation", "--seeds=-2"], "--seeds -2: expected a number of runs, as in --seeds 3"),
     "an unknown setting": (["classification", "--set=epoch=1"], 'unknown key "epoch"; did you mean "epochs"?'),
     "epochs": (["classification", "--set=epochs=-1"], "epochs: "),
-    "no labels": (["mnist-retrieval", "--data={sets}/bare"], "retrieval is measured by labels, and these pictures"),
-    "no test split": (["classification", "--data={sets}/bare"], "bare has no part to be measured on"),
-    "few of a class": (["mnist-retrieval", "--data=imagefolder:{sets}/two"], 'the class "dark" has 8 pictures to ask'),
+    "no labels": (["mnist-retrieval", "--data={sets}/bare"], "retrieval needs labelled images"),
+    "no test split": (["classification", "--data={sets}/bare"], "bare has no split to test on"),
+    "few of a class": (["mnist-retrieval", "--data=imagefolder:{sets}/two"], 'the class "dark" has 8 query images'),
 }
 
 
@@ -64,6 +64,6 @@ def test_reproduce_prints_a_summary_or_json(sets, tmp_path, capsys):
     summary, where = capsys.readouterr().out.splitlines()
     result = json.loads((tmp_path / "result.json").read_text())
     assert summary == result["summary"]
-    assert where == f"The report is in {tmp_path / 'report.html'}"
+    assert where == f"Report: {tmp_path / 'report.html'}"
     assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == result["figures"]
+    assert json.loads(capsys.readouterr().out) == result["metrics"]

@@ -21,17 +21,15 @@ def noise(seed: int, height: int = 40, width: int = 60, channels: int = 3) -> np
     return image if channels == 3 else image[..., 0]
 
 
-def save_picture(path: Path, seed: int = 0, **size: int) -> Path:
+def save_image(path: Path, seed: int = 0, **size: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(noise(seed, **size)).save(path)
     return path
 
 
-def save_pictures(folder: Path, count: int, ending: str = "jpg") -> list[str]:
-    """Pictures of different shapes; their paths, sorted."""
-    return [
-        str(save_picture(folder / f"{i:03}.{ending}", i, height=30 + i % 7, width=40 - i % 11)) for i in range(count)
-    ]
+def save_images(folder: Path, count: int, ending: str = "jpg") -> list[str]:
+    """Images of different shapes; their paths, sorted."""
+    return [str(save_image(folder / f"{i:03}.{ending}", i, height=30 + i % 7, width=40 - i % 11)) for i in range(count)]
 
 
 def file_bytes(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
@@ -138,7 +136,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 
 
 def write_mnist(folder: Path, ending: str = ".gz", dot: str = "-", train: int = 20, test: int = 10) -> np.ndarray:
-    """Idx files of random pictures 28 x 28, labelled 0, 1, …, 9, 0, …; returns the pictures, train first."""
+    """Idx files of random images 28 x 28, labelled 0, 1, …, 9, 0, …; returns the images, train first."""
     pixels = np.random.default_rng(0).integers(0, 256, (train + test, 28, 28), dtype=np.uint8)
     for stem, part in (("train", slice(0, train)), ("t10k", slice(train, None))):
         write_idx(folder / f"{stem}-images{dot}idx3-ubyte{ending}", pixels[part])
@@ -154,13 +152,13 @@ VOC_OBJECT = """<object><name>{name}</name><difficult>{difficult}</difficult><bn
 
 
 def write_voc_year(root: Path, lists: dict[str, list[str]], objects: dict[str, list[tuple[str, int]]]) -> None:
-    """A year of VOC: the pictures of each split, and the (class, difficult) of each picture's objects."""
+    """A year of VOC: the images of each split, and the (class, difficult) of each image's objects."""
     (root / "ImageSets" / "Main").mkdir(parents=True)
     (root / "Annotations").mkdir()
     for split, names in lists.items():
         (root / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{name}\n" for name in names))
         for name in names:
-            save_picture(root / "JPEGImages" / f"{name}.jpg", len(name))
+            save_image(root / "JPEGImages" / f"{name}.jpg", len(name))
     for name, things in objects.items():
         text = "".join(VOC_OBJECT.format(name=c, difficult=d, x0=1, y0=2, x1=30, y1=20) for c, d in things)
         (root / "Annotations" / f"{name}.xml").write_text(VOC_XML.format(name=name, objects=text))
@@ -169,7 +167,7 @@ def write_voc_year(root: Path, lists: dict[str, list[str]], objects: dict[str, l
 def write_coco(
     root: Path, split: str = "val2017", folder: str | None = None, names: tuple[str, ...] = ("b", "a")
 ) -> dict:
-    """Two categories with gaps in their ids; picture "b" has a cat and two dogs, "a" has nothing."""
+    """Two categories with gaps in their ids; image "b" has a cat and two dogs, "a" has nothing."""
     content = {
         "images": [{"id": 10 + i, "file_name": f"{name}.jpg"} for i, name in enumerate(names)],
         "categories": [{"id": 18, "name": "dog"}, {"id": 3, "name": "cat"}],
@@ -180,7 +178,7 @@ def write_coco(
         ],
     }
     for name in names:
-        save_picture(root / (split if folder is None else folder) / f"{name}.jpg")
+        save_image(root / (split if folder is None else folder) / f"{name}.jpg")
     (root / "annotations").mkdir(exist_ok=True)
     (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
     return content

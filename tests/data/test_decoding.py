@@ -1,4 +1,4 @@
-"""Whatever a file's mode, an upright RGB picture comes out, or a BrokenImageError with one clear line."""
+"""Whatever a file's mode, an upright RGB image comes out, or a BrokenImageError with one clear line."""
 
 import os
 import pickle
@@ -9,12 +9,13 @@ import zlib
 
 import numpy as np
 import pytest
-from makers import BLUE, GREEN, RED, WHITE, file_bytes, icon_around, noise, png_header, save_picture
+from makers import BLUE, GREEN, RED, WHITE, file_bytes, icon_around, noise, png_header, save_image
 from PIL import Image
 
 from andornot.data import BrokenImageError, DataError, decode
-from andornot.data.decoding import MAX_PIXELS, to_tensor
-from andornot.data.formats import picture_extensions
+from andornot.data.converting import to_tensor
+from andornot.data.decoding import MAX_PIXELS, measure
+from andornot.data.formats import image_extensions
 
 
 def pixel(image, at=(0, 0)):
@@ -31,7 +32,7 @@ def uniform(mode, colour, size=(4, 3), **info):
     return image
 
 
-def palette_picture(colours, transparency=None):
+def palette_image(colours, transparency=None):
     image = Image.new("P", (len(colours), 1))
     image.putpalette([channel for colour in colours for channel in colour])
     image.putdata(range(len(colours)))
@@ -53,9 +54,9 @@ def sixteen_bits(form):
         pytest.param(file_bytes(uniform("RGBA", (255, 0, 0, 0))), WHITE, id="transparent is white"),
         pytest.param(file_bytes(uniform("RGBA", (255, 0, 0, 51))), (255, 204, 204), id="a fifth of red on white"),
         pytest.param(file_bytes(uniform("LA", (0, 51))), (204, 204, 204), id="grey with alpha"),
-        pytest.param(palette_picture([BLUE, RED]), BLUE, id="palette"),
-        pytest.param(palette_picture([BLUE, RED], transparency=0), WHITE, id="palette, one colour transparent"),
-        pytest.param(palette_picture([BLUE, RED], transparency=b"\x33\xff"), (204, 204, 255), id="palette with alphas"),
+        pytest.param(palette_image([BLUE, RED]), BLUE, id="palette"),
+        pytest.param(palette_image([BLUE, RED], transparency=0), WHITE, id="palette, one colour transparent"),
+        pytest.param(palette_image([BLUE, RED], transparency=b"\x33\xff"), (204, 204, 255), id="palette with alphas"),
         pytest.param(file_bytes(uniform("RGB", RED), transparency=RED), WHITE, id="rgb, one colour transparent"),
         pytest.param(file_bytes(uniform("L", 9), transparency=9), WHITE, id="grey, one value transparent"),
         pytest.param(file_bytes(uniform("CMYK", (0, 255, 255, 0)), "TIFF"), RED, id="cmyk tiff"),
@@ -97,6 +98,32 @@ def test_more_bits_than_sixteen_are_stretched():
     assert np.asarray(decode(file_bytes(image, "TIFF")))[0, :, 0].tolist() == [0, 3, 255]
 
 
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_a_pixel_that_is_no_finite_number_changes_no_other(odd):
+    values = np.linspace(-3, 7, 12, dtype=np.float32).reshape(3, 4)
+    whole = np.asarray(decode(file_bytes(Image.fromarray(values), "TIFF"), channels=1))
+    values[1, 2] = odd
+    image = np.array(decode(file_bytes(Image.fromarray(values), "TIFF"), channels=1))
+    assert (image.min(), image.max()) == (0, 255)
+    assert image[1, 2] == (255 if odd > 0 else 0)
+    image[1, 2] = whole[1, 2]
+    assert (image == whole).all()
+
+
+def test_an_image_without_a_finite_number_is_refused():
+    with pytest.raises(BrokenImageError, match="no pixel of it is a finite number"):
+        decode(file_bytes(uniform("F", float("nan")), "TIFF"))
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_an_image_is_measured_as_it_stands_upright(orientation, form):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = file_bytes(uniform("RGB", RED, (40, 20)), form, exif=exif)
+    assert measure(data) == decode(data).size == ((40, 20) if orientation < 5 else (20, 40))
+
+
 def test_one_channel_on_request():
     image = decode(file_bytes(uniform("RGB", WHITE)), channels=1)
     assert image.mode == "L"
@@ -110,7 +137,7 @@ def test_tensors_are_channels_first():
     assert tensor.is_contiguous()
 
 
-# The corner of the file that is the top left corner of the upright picture, by the EXIF standard.
+# The corner of the file that is the top left corner of the upright image, by the EXIF standard.
 CORNERS = {1: "TL", 2: "TR", 3: "BR", 4: "BL", 5: "TL", 6: "BL", 7: "BR", 8: "TR"}
 
 
@@ -134,7 +161,7 @@ def test_a_senseless_orientation_is_ignored(orientation):
     assert decode(file_bytes(Image.new("RGB", (6, 4)), exif=exif)).size == (6, 4)
 
 
-def test_damaged_exif_data_do_not_make_a_picture_unreadable():
+def test_damaged_exif_data_do_not_make_an_image_unreadable():
     data = file_bytes(Image.new("RGB", (6, 4), RED), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
     assert decode(data).size == (6, 4)
 
@@ -147,8 +174,8 @@ def test_a_big_jpeg_is_decoded_smaller_when_the_size_is_known():
     assert np.abs(np.asarray(small, dtype=float) - exact).mean() < 2
 
 
-def test_a_picture_is_usable_after_its_file_is_closed(tmp_path):
-    image = decode(save_picture(tmp_path / "a.png"))
+def test_an_image_is_usable_after_its_file_is_closed(tmp_path):
+    image = decode(save_image(tmp_path / "a.png"))
     (tmp_path / "a.png").unlink()
     assert np.array_equal(np.asarray(image), noise(0))
 
@@ -160,8 +187,8 @@ JPEG = file_bytes(Image.fromarray(noise(1)), "JPEG")
     ("data", "reason"),
     [
         pytest.param(b"", "0 bytes", id="empty"),
-        pytest.param(b"this is a text\n" * 50, "not a picture of a known format", id="text"),
-        pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture of a known", id="postscript"),
+        pytest.param(b"this is a text\n" * 50, "not an image of a known format", id="text"),
+        pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known", id="postscript"),
         pytest.param(JPEG[:-50], "truncated", id="truncated jpeg"),
         pytest.param(JPEG[:30], "", id="a jpeg's first bytes"),
         pytest.param(file_bytes(Image.fromarray(noise(1)))[:300], "truncated", id="truncated png"),
@@ -174,7 +201,7 @@ JPEG = file_bytes(Image.fromarray(noise(1)), "JPEG")
     ],
 )
 def test_hostile_files_are_one_clear_line(tmp_path, data, reason):
-    path = tmp_path / "picture.jpg"
+    path = tmp_path / "image.jpg"
     path.write_bytes(data)
     for source, name in ((path, str(path)), (data, "<bytes>")):
         with pytest.raises(BrokenImageError) as caught:
@@ -191,7 +218,7 @@ def test_what_is_no_file(tmp_path, monkeypatch):
         decode(tmp_path / "gone.jpg")
     with pytest.raises(BrokenImageError, match="a folder"):
         decode(tmp_path)
-    path = save_picture(tmp_path / "a.png")
+    path = save_image(tmp_path / "a.png")
     refused = PermissionError(13, "Permission denied")
     monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(refused))
     with pytest.raises(BrokenImageError, match="no permission to read it"):
@@ -211,13 +238,31 @@ def test_a_lower_limit_of_pixels():
     assert decode(file_bytes(uniform("RGB", RED)), max_pixels=12).size == (4, 3)
 
 
+def test_what_cannot_be_read_has_a_code(tmp_path):
+    image = file_bytes(uniform("RGB", RED))
+    wrong = {
+        "empty-file": b"",
+        "unknown-format": b"no image",
+        "not-found": tmp_path / "gone.jpg",
+        "damaged": file_bytes(Image.frombytes("RGB", (64, 64), bytes(range(256)) * 48), "JPEG")[:500],
+    }
+    for code, source in wrong.items():
+        with pytest.raises(BrokenImageError) as caught:
+            decode(source)
+        assert caught.value.code == code
+    with pytest.raises(BrokenImageError) as caught:
+        decode(image, max_pixels=11)
+    assert caught.value.code == "too-large"
+
+
 def test_a_name_with_a_line_break_stays_on_one_line():
     assert str(BrokenImageError("a\nb\udcff.jpg", "empty")) == "a\\nb\\udcff.jpg: empty"
 
 
 def test_an_error_survives_pickling():
-    error = pickle.loads(pickle.dumps(BrokenImageError("a.jpg", "empty")))
-    assert (error.name, error.reason, str(error)) == ("a.jpg", "empty", "a.jpg: empty")
+    error = pickle.loads(pickle.dumps(BrokenImageError("a.jpg", "empty", "empty-file")))
+    assert (error.name, error.reason, error.code) == ("a.jpg", "empty", "empty-file")
+    assert str(error) == "a.jpg: empty"
 
 
 def test_no_warning_of_pillow_leaks_and_its_settings_come_back():
@@ -240,6 +285,6 @@ def test_no_warning_of_pillow_leaks_and_its_settings_come_back():
     assert before == (Image.MAX_IMAGE_PIXELS, list(warnings.filters))
 
 
-def test_the_endings_of_pictures():
-    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tiff", ".bmp"} <= picture_extensions()
-    assert not {".eps", ".pdf", ".txt", ".mp4"} & picture_extensions()
+def test_the_endings_of_images():
+    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tiff", ".bmp"} <= image_extensions()
+    assert not {".eps", ".pdf", ".txt", ".mp4"} & image_extensions()

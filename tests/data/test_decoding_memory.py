@@ -1,4 +1,4 @@
-"""What a picture takes while it is decoded is bounded, whatever its mode and format; and what many take at once."""
+"""What an image takes while it is decoded is bounded, whatever its mode and format; and what many take at once."""
 
 import io
 import json
@@ -14,8 +14,8 @@ from makers import black_png, file_bytes, heic, icon_around, noise
 from PIL import Image
 
 from andornot.data import BrokenImageError, converting, decode
-from andornot.data import memory as bounds
-from andornot.data.memory import Budget
+from andornot.data import decode_budget as bounds
+from andornot.data.decode_budget import Budget
 
 # Decodes a file in each of some threads, as `index` does, and prints by how many bytes the peak of memory grew.
 DECODE = """
@@ -41,7 +41,7 @@ for worker in workers: worker.start()
 for worker in workers: worker.join()
 print(json.dumps({"bytes": peak() - before, "reasons": reasons}))
 """
-# Beside the picture itself: what is converted at a time, what the allocator keeps, modules that are loaded late.
+# Beside the image itself: what is converted at a time, what the allocator keeps, modules that are loaded late.
 ROOM = 150_000_000
 
 
@@ -63,8 +63,8 @@ def moving(mode: str, side: int, form: str, **options: object) -> bytes:
     return plain(mode, side, form, save_all=True, append_images=[second], **options)
 
 
-# How a picture is made, and the bytes a pixel that it may take.
-PICTURES = {
+# How an image is made, and the bytes a pixel that it may take.
+IMAGES = {
     "PNG, grey, 16 bits, 14000 x 14000": (lambda: black_png(14_000, 14_000, bits=16, colour=0), 14_000, 2),
     "PNG, transparent, 14000 x 14000": (lambda: black_png(14_000, 14_000, colour=6), 14_000, 4),
     "PNG, colour, 14000 x 14000": (lambda: black_png(14_000, 14_000, colour=2), 14_000, 4),
@@ -98,9 +98,9 @@ linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nobod
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_large_picture_takes_what_was_foreseen(name, tmp_path, capsys):
-    make, side, per_pixel = PICTURES[name]
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_large_image_takes_what_was_foreseen(name, tmp_path, capsys):
+    make, side, per_pixel = IMAGES[name]
     path = tmp_path / name.split(",")[0].replace(" ", "-")
     path.write_bytes(make())
     taken, reasons = peak(path)
@@ -141,22 +141,22 @@ def test_what_is_refused_takes_nothing(make, reason, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA", "L", "P", "CMYK", "I;16", "F", "I"])
-def test_a_large_picture_is_made_smaller_on_the_way_and_looks_the_same(mode, monkeypatch):
+def test_a_large_image_is_made_smaller_on_the_way_and_looks_the_same(mode, monkeypatch):
     grey = Image.fromarray(noise(3, 600, 400)).convert("L")
     image = {"I;16": grey.convert("I").point(lambda value: value * 257).convert("I;16")}.get(mode) or grey.convert(mode)
-    whole = converting.plain(image)
+    whole = converting.to_rgb(image)
     monkeypatch.setattr(converting, "_LARGE", 1000)
     monkeypatch.setattr(converting, "_BAND", 5000)
-    small = converting.plain(image, size=20)
+    small = converting.to_rgb(image, size=20)
     assert (whole.size, small.size) == ((400, 600), (40, 60))
     assert np.array_equal(np.asarray(small), np.asarray(whole.reduce(10)))
 
 
-def test_an_ordinary_picture_keeps_its_size():
+def test_an_ordinary_image_keeps_its_size():
     assert decode(file_bytes(Image.fromarray(noise(3, 600, 400))), size=20).size == (400, 600)
 
 
-def test_a_picture_that_would_take_too_much_is_refused_before_it_is_decoded(monkeypatch):
+def test_an_image_that_would_take_too_much_is_refused_before_it_is_decoded(monkeypatch):
     content = file_bytes(Image.fromarray(noise(1)), "JPEG", progressive=True)
     monkeypatch.setattr("andornot.data.decoding.MAX_BYTES", 5000)
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("it was decoded"))

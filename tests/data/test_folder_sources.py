@@ -1,19 +1,19 @@
-"""Pictures in folders: without labels, or in a folder for each class; and bare paths, which are recognised."""
+"""Images in folders: without labels, or in a folder for each class; and bare paths, which are recognised."""
 
 import os
 
 import numpy as np
 import pytest
-from makers import save_picture, save_pictures, write_coco, write_mnist, write_voc_year
+from makers import save_image, save_images, write_coco, write_mnist, write_voc_year
 
 from andornot.data import DataError, open_images
-from andornot.data.sources.recognition import recognise
+from andornot.data.sources import detect_source
 
 
 def class_folders(root, classes, count=2):
     for number, name in enumerate(classes):
         for i in range(count):
-            save_picture(root / name / f"{i}.png", 10 * number + i)
+            save_image(root / name / f"{i}.png", 10 * number + i)
 
 
 def relative(images, root):
@@ -22,7 +22,7 @@ def relative(images, root):
 
 def test_a_folder_is_searched_at_any_depth_and_sorted(tmp_path):
     for name in ("b.jpg", "a/z.PNG", "a/b/c.webp", "c.jpeg"):
-        save_picture(tmp_path / name)
+        save_image(tmp_path / name)
     for name in ("notes.txt", ".hidden.jpg", ".thumbs/a.jpg", "__MACOSX/b.jpg", "film.mp4"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
@@ -31,12 +31,12 @@ def test_a_folder_is_searched_at_any_depth_and_sorted(tmp_path):
     assert images.labels is None
     assert images.class_names == ()
     assert images.channels == 3
-    assert len(images.pictures(8)) == 4
+    assert len(images.resized(8)) == 4
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path):
-    save_pictures(tmp_path / "photos" / "deep", 2)
-    save_pictures(tmp_path / "elsewhere", 1)
+    save_images(tmp_path / "photos" / "deep", 2)
+    save_images(tmp_path / "elsewhere", 1)
     (tmp_path / "photos" / "deep" / "up").symlink_to(tmp_path / "photos", target_is_directory=True)
     (tmp_path / "photos" / "other").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     (tmp_path / "photos" / "self.jpg").symlink_to(tmp_path / "photos" / "self.jpg")
@@ -44,21 +44,21 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert relative(images, tmp_path) == [
         "photos/deep/000.jpg", "photos/deep/001.jpg", "photos/other/000.jpg", "photos/self.jpg"
     ]  # fmt: skip
-    assert [name for name, _ in images.pictures(8).broken] == [str(tmp_path / "photos" / "self.jpg")]
+    assert [name for name, _ in images.resized(8).broken] == [str(tmp_path / "photos" / "self.jpg")]
 
 
 def test_a_name_that_is_no_text_is_no_problem(tmp_path):
     name = tmp_path / os.fsdecode(b"caf\xe9\n.png")
     try:
-        save_picture(tmp_path / "a.png").rename(name)
+        save_image(tmp_path / "a.png").rename(name)
     except OSError:
         pytest.skip("this file system takes text only")
     images = open_images(tmp_path)
-    assert len(images.pictures(8)) == 1
-    assert len(images.pictures(8, memory_limit=0, cache=tmp_path / "c")) == 1
+    assert len(images.resized(8)) == 1
+    assert len(images.resized(8, memory_limit=0, cache=tmp_path / "c")) == 1
     name.write_bytes(b"broken")
     with pytest.raises(DataError) as caught:
-        images.pictures(8)
+        images.resized(8)
     str(caught.value).encode()
     assert "\n" not in str(caught.value)
 
@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_looked_into(tmp_path, monkeypatch):
 
 
 def test_a_folder_inside_that_cannot_be_looked_into_is_told(tmp_path, monkeypatch):
-    save_pictures(tmp_path / "b", 2)
+    save_images(tmp_path / "b", 2)
     (tmp_path / "a").mkdir()
     scandir = os.scandir
 
@@ -97,14 +97,14 @@ def test_a_folder_inside_that_cannot_be_looked_into_is_told(tmp_path, monkeypatc
 
 
 def test_an_unlabelled_folder_has_no_splits(tmp_path):
-    save_pictures(tmp_path, 1)
+    save_images(tmp_path, 1)
     with pytest.raises(DataError, match='no split "test", it is not divided'):
         open_images(f"folder:{tmp_path}", "test")
 
 
 def test_class_folders_give_labels(tmp_path):
     class_folders(tmp_path, ["zebra", "ant"])
-    save_picture(tmp_path / "ant" / "deeper" / "x.png")
+    save_image(tmp_path / "ant" / "deeper" / "x.png")
     images = open_images(f"imagefolder:{tmp_path}")
     assert images.class_names == ("ant", "zebra")
     assert relative(images, tmp_path) == ["ant/0.png", "ant/1.png", "ant/deeper/x.png", "zebra/0.png", "zebra/1.png"]
@@ -162,7 +162,7 @@ def test_bare_paths_are_recognised(tmp_path):
     class_folders(tmp_path / "split" / "train", ["ant", "bee"])
     class_folders(tmp_path / "split" / "test", ["ant", "bee"])
     class_folders(tmp_path / "loose", ["ant", "bee"])
-    save_picture(tmp_path / "loose" / "c.jpg")
+    save_image(tmp_path / "loose" / "c.jpg")
     class_folders(tmp_path / "single", ["holiday"])
     class_folders(tmp_path / "half", ["holiday", "others"])
     (tmp_path / "half" / "papers").mkdir()
@@ -171,5 +171,5 @@ def test_bare_paths_are_recognised(tmp_path):
         "mnist2": "mnist", "cifar": "cifar10", "classes": "imagefolder", "split": "imagefolder", "loose": "folder",
         "single": "folder", "half": "folder",
     }  # fmt: skip
-    assert {path: recognise(tmp_path / path) for path in expected} == expected
+    assert {path: detect_source(tmp_path / path) for path in expected} == expected
     assert all(len(open_images(tmp_path / path)) for path in expected)

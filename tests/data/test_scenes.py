@@ -1,4 +1,4 @@
-"""Scenes: what the labels and boxes say is in the picture, and a picture depends on its number and the seed alone."""
+"""Scenes: what the labels and boxes say is in the image, and an image depends on its number and the seed alone."""
 
 import numpy as np
 import pytest
@@ -95,11 +95,11 @@ def test_any_size(size):
     images = open_images(f"scenes?count=8&size={size}")
     assert all(image.shape == (3, size, size) for image in images.images)
     assert all(min(box) >= 0 and max(box) <= size for boxes in images.boxes for _, box in boxes)
-    assert images.pictures(size).shape == (8, 3, size, size)
+    assert images.resized(size).shape == (8, 3, size, size)
 
 
 @pytest.mark.parametrize("name", scenes.THINGS)
-def test_every_thing_has_a_picture(name):
+def test_every_thing_has_an_image(name):
     sprite = scenes._sprite(scenes.THINGS[name].code, 80, 0, False)
     assert max(sprite.size) > 50
     assert np.asarray(sprite)[..., 3].max() == 255

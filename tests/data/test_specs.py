@@ -1,11 +1,11 @@
-"""A spec says which pictures: a source, a path, options. What is wrong in it is said in one line."""
+"""A spec says which images: a source, a path, options. What is wrong in it is said in one line."""
 
 import os
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from makers import save_pictures, write_mnist
+from makers import save_images, write_mnist
 
 from andornot.data import SOURCES, DataError, open_images, source_of
 from andornot.data.specs import Spec, as_list, as_number, as_yes_no, parse_spec
@@ -58,8 +58,8 @@ def test_any_other_text_is_a_clear_error(text):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "which pictures"),
-        ("  ", "which pictures"),
+        ("", "which images"),
+        ("  ", "which images"),
         ("vog:/data", 'unknown source "vog"; did you mean "voc"'),
         ("https://example.org/a.jpg", 'unknown source "https"'),
         ("digit", 'unknown source "digit"; did you mean "digits"'),
@@ -95,8 +95,8 @@ def test_the_split_may_stand_in_the_spec():
 
 
 def test_a_folder_named_like_a_source_is_reached_by_its_path(tmp_path, monkeypatch):
-    save_pictures(tmp_path / "digits", 2)
-    save_pictures(tmp_path / "odd:name?", 3)
+    save_images(tmp_path / "digits", 2)
+    save_images(tmp_path / "odd:name?", 3)
     monkeypatch.chdir(tmp_path)
     assert len(open_images("digits")) == 5000
     assert len(open_images("./digits")) == 2
@@ -107,8 +107,8 @@ def test_a_folder_named_like_a_source_is_reached_by_its_path(tmp_path, monkeypat
 
 
 def test_a_set_knows_its_source_and_a_bare_path_is_asked_for_it(tmp_path, monkeypatch):
-    save_pictures(tmp_path / "mnist", 2)
-    save_pictures(tmp_path / "scenes-from-rome", 2)
+    save_images(tmp_path / "mnist", 2)
+    save_images(tmp_path / "scenes-from-rome", 2)
     write_mnist(tmp_path / "numbers")
     monkeypatch.chdir(tmp_path)
     sources = {
@@ -127,7 +127,7 @@ def test_a_set_knows_its_source_and_a_bare_path_is_asked_for_it(tmp_path, monkey
 
 
 def test_the_home_folder(tmp_path, monkeypatch):
-    save_pictures(tmp_path / "photos", 2)
+    save_images(tmp_path / "photos", 2)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert len(open_images("~/photos")) == 2

@@ -1,4 +1,4 @@
-"""Made-up pictures with a bright square in one or several corners, and small models to look at them."""
+"""Made-up images with a bright square in one or several corners, and small models to look at them."""
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ def squares(count, *, seed=0, side=16, channels=1, several=False, labels=True) -
 
 
 def small_model(channels=1, size=16, images=None, **changes) -> Model:
-    """A random network whose norms have seen pictures, so that its features are of the usual scale."""
+    """A random network whose norms have seen images, so that its features are of the usual scale."""
     recipe = make_recipe(
         {
             "backbone": "conv5",
@@ -45,10 +45,10 @@ def small_model(channels=1, size=16, images=None, **changes) -> Model:
         }
     )
     network = new_network(recipe, channels).train()
-    pictures = (images or squares(64, side=size, channels=channels, several=True)).pictures(size)[:64].float() / 255
+    resized = (images or squares(64, side=size, channels=channels, several=True)).resized(size)[:64].float() / 255
     for module in network.modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             module.momentum = 1.0  # one look is enough
     with torch.no_grad():
-        network(pictures)
+        network(resized)
     return Model.from_network(network, recipe)

@@ -1,309 +1,347 @@
-"""Damages a gallery in many ways, one at a time, and looks what becomes of searches, indexing and repair.
+"""Damage a stored gallery in many ways, one at a time, and look at what searches, lists and repair make of it.
 
     python tests/gallery/flips.py --count 2000
 
-A damage may do nothing, or be refused in one line; then a repair and an index must bring everything back. What must
-never be: another answer without a word, a traceback, a lost picture, or an id that means another picture than before.
+Damage may have no effect, or be refused with one line; then a repair and an index must bring everything back. What must
+never be: another answer, another error, a crash, a lost image, or an id that belongs to another image than before.
 """
 
 import argparse
+import multiprocessing
+import resource
 import shutil
-import sqlite3
 import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from galleries import photos, seeing_recipe
+from stored import ENOUGH, photos, seeing_recipe, small_steps, table_of
 
-from andornot.gallery import Gallery, GalleryError, writer
-from andornot.gallery.database import STATES
-from andornot.gallery.layout import DATABASE, DERIVED
+from andornot import AndornotError
+from andornot.gallery import Filter, Gallery, GalleryError, writing
+from andornot.web.browsing import Browser
 
-SEARCHES = (("000.png", "degrees"), ("001.png | 002.png", "degrees"), ("003.png - 004.png", "containment"))
+SEARCHES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("000.png", {}),
+    ("001.png | 002.png", {"score": "degrees"}),
+    ("005.png - 006.png", {"why": True}),
+    ("like(000.png, 001.png) and not 002.png", {}),
+    ("5 and 007.png", {}),
+    ("pair or 008.png", {}),
+    ("animal", {}),
+    ("010.png and not animal", {"filter": Filter(after="2000", folder="photos", file_dates=True)}),
+)
 COUNT = 24
-# A basis of so few pictures, because there are few.
-ENOUGH = 16
-# Distances: of vectors from the disk, in half precision, and of pictures that were encoded anew in another batch.
-ROUNDED, ENCODED_ANEW = 1e-3, 0.02
-# Steps of a byte.
-CODED_ANEW = 4
+SECONDS = 120
+# Distances from images that were encoded again, in another batch.
+TOLERANCE = 0.05
 
 
 class WrongError(AssertionError):
     """What must never be."""
 
 
-# --- damages --------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------------------------
 
 
-def other_value(value: Any, rng: np.random.Generator) -> Any:
-    """A value with one bit flipped, or one of another kind."""
-    if rng.random() < 0.1:
-        return [None, 0, -1, 1.5, "x", b"\xff", 2**62][rng.integers(7)]
-    if isinstance(value, int):
-        return value ^ (1 << int(rng.integers(20)))
-    if isinstance(value, bytes | str) and value:
-        content = bytearray(value if isinstance(value, bytes) else value.encode())
-        content[rng.integers(len(content))] ^= 1 << int(rng.integers(7))
-        return bytes(content) if isinstance(value, bytes) else content.decode("latin-1")
-    return 1
-
-
-def flip_state(folder: Path, rng: np.random.Generator) -> str:
-    """A value of the state, in one copy or in both."""
-    tables = STATES if rng.random() < 0.5 else [STATES[rng.integers(2)]]
-    with closing(sqlite3.connect(folder / DATABASE)) as connection, connection:
-        rows = connection.execute("SELECT key, value FROM gallery").fetchall()
-        key, value = rows[rng.integers(len(rows))]
-        other = other_value(value, rng)
-        for table in tables:
-            connection.execute(f"UPDATE {table} SET value = ? WHERE key = ?", (other, key))
-    return f"state: {key} {value!r} -> {other!r} in {len(tables)}"
-
-
-def flip_record(folder: Path, rng: np.random.Generator) -> str:
-    """A value of a record, or a whole one that is gone."""
-    with closing(sqlite3.connect(folder / DATABASE)) as connection, connection:
-        cursor = connection.execute(f"SELECT rowid, * FROM {'broken' if rng.random() < 0.1 else 'pictures'}")
-        table = "pictures" if len(cursor.description) == 10 else "broken"
-        columns, rows = [column[0] for column in cursor.description][1:], cursor.fetchall()
-        identity, *values = rows[rng.integers(len(rows))]
-        if table == "pictures" and rng.random() < 0.1:
-            connection.execute("DELETE FROM pictures WHERE rowid = ?", (identity,))
-            return f"record {identity} gone"
-        place = int(rng.integers(len(columns)))
-        other = other_value(values[place], rng)
-        try:
-            connection.execute(f"UPDATE {table} SET {columns[place]} = ? WHERE rowid = ?", (other, identity))
-        except sqlite3.Error:
-            return "nothing: SQLite refused"
-    return f"record {identity} of {table}: {columns[place]} {values[place]!r} -> {other!r}"
-
-
-def flip_file(file: Path, rng: np.random.Generator) -> str:
-    """A bit of a file, or all that is behind a place in it."""
+def damage_file(file: Path, rng: np.random.Generator) -> str:
+    """Flip a bit, overwrite some bytes, cut the file off, or remove it."""
     content = bytearray(file.read_bytes())
     place = int(rng.integers(len(content)))
-    if rng.random() < 0.1:
-        file.write_bytes(content[:place])
-        return f"{file.name} cut off at {place}"
-    bit = int(rng.integers(8))
-    content[place] ^= 1 << bit
+    how = rng.random()
+    if how < 0.6:
+        bit = int(rng.integers(8))
+        content[place] ^= 1 << bit
+        told = f"bit {bit} of byte {place} flipped"
+    elif how < 0.8:
+        count = int(rng.integers(1, 64))
+        content[place : place + count] = rng.bytes(len(content[place : place + count]))
+        told = f"{count} bytes at {place} overwritten"
+    elif how < 0.9:
+        content, told = content[:place], f"cut off at {place}"
+    else:
+        file.unlink()
+        return f"{file.name} removed"
     file.write_bytes(content)
-    return f"{file.name}: bit {bit} of byte {place}"
+    return f"{file.name} of {len(content)} bytes: {told}"
 
 
-def flip_database(folder: Path, rng: np.random.Generator) -> str:
-    with closing(sqlite3.connect(folder / DATABASE)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.execute("PRAGMA journal_mode = DELETE")
-    return flip_file(folder / DATABASE, rng)
+KINDS = (
+    "data", "deletions", "manifest", "indexes", "other", "definitions", "unreadable", "projections", "model",
+)  # fmt: skip
 
 
-def flip_derived(folder: Path, rng: np.random.Generator) -> str:
-    files = sorted(path for path in (folder / DERIVED).iterdir() if path.stat().st_size)
-    return flip_file(files[rng.integers(len(files))], rng)
+def files_of(folder: Path, kind: str) -> list[Path]:
+    """Return the files of a kind that the newest version of a gallery needs, and those of no use for `other`."""
+    table = table_of(folder)
+    images, fragments = folder / "images.lance", table.dataset.get_fragments()
+    found: dict[str, list[Path]] = {
+        "data": [images / "data" / file.path for fragment in fragments for file in fragment.data_files()],
+        "deletions": [images / name for fragment in fragments if (name := fragment.deletion_file()) is not None],
+        "manifest": sorted(images.glob("_versions/*.manifest"))[:1],
+        "indexes": [
+            path
+            for index in table.dataset.describe_indices()
+            for segment in index.segments
+            for path in images.glob(f"_indices/{segment.uuid}/*")
+        ],
+        "other": [
+            path for part in ("_transactions/*", "_checksums/*", "_versions/*.json") for path in images.glob(part)
+        ],
+        "definitions": [*folder.glob("definitions.lance/*/*")],
+        "unreadable": [*folder.glob("unreadable.lance/*/*")],
+        "projections": [*folder.glob(f"{table.state.basis}*"), folder / table.state.components],
+        "model": [*(folder / table.state.model).iterdir()],
+    }
+    return sorted(path for path in found[kind] if path.stat().st_size)
 
 
-def flip_model(folder: Path, rng: np.random.Generator) -> str:
-    (model,) = folder.glob("model-*")
-    return flip_file(model / ("model.json" if rng.random() < 0.5 else "model.safetensors"), rng)
+def damage(folder: Path, kind: str, rng: np.random.Generator) -> str:
+    """Damage a file of a kind."""
+    files = files_of(folder, kind)
+    return damage_file(files[rng.integers(len(files))], rng)
 
 
-def flip_beside(folder: Path, rng: np.random.Generator) -> str:
-    """A file of regions, of classes, of their seals, or a copy of the basis."""
-    patterns = ("regions-*", "classes-*", "basis-*/*")
-    files = sorted(path for pattern in patterns for path in folder.glob(pattern))
-    return flip_file(files[rng.integers(len(files))], rng)
-
-
-def flip_basis(folder: Path, rng: np.random.Generator) -> str:
-    """Both copies."""
-    return "; ".join(flip_file(path, rng) for path in sorted(folder.glob("basis-*/*")))
-
-
-KINDS: dict[str, Callable[[Path, np.random.Generator], str]] = {
-    "state": flip_state,
-    "record": flip_record,
-    "database": flip_database,
-    "features": lambda folder, rng: flip_file(folder / "features-0001.bin", rng),
-    "derived": flip_derived,
-    "model": flip_model,
-    "beside": flip_beside,
-    "basis": flip_basis,
-}
-
-
-# --- what becomes of it ---------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------------------------
 
 
 def make(folder: Path) -> Gallery:
-    """A gallery with everything in it that can be damaged."""
-    writer.ENOUGH_FOR_A_BASIS = ENOUGH  # type: ignore[misc]
-    gallery = Gallery.create(folder / "whole", recipe=seeing_recipe())
+    """Make a gallery with everything in it that can be damaged."""
     (folder / "photos").mkdir()
-    (folder / "photos" / "broken.png").write_bytes(b"no picture")
-    gallery.add(photos(folder / "photos", ENOUGH))
-    gallery.add(photos(folder / "photos", COUNT))
-    gallery.recalibrate()  # as a repair of the model would
-    gallery.prepare("containment")
+    (folder / "photos" / "broken.png").write_bytes(b"no image")
+    photos(folder / "photos", ENOUGH)
+    with small_steps():
+        writing.KEEP = timedelta(hours=1)
+        gallery = Gallery.create(folder / "whole", recipe=seeing_recipe())
+        gallery.add(folder / "photos")
+        photos(folder / "photos", COUNT + 1)
+        gallery.update()
+        gallery.recalibrate()  # as the repair of a model does
+        gallery.define("pair", "003.png | 004.png")
+        gallery.define("other", "003.png & 004.png")
+        gallery.remove(f"{COUNT:03}.png")
+    (folder / "photos" / f"{COUNT:03}.png").unlink()
     photos(folder / "more", 2, start=500)
     return gallery
 
 
-def answers(gallery: Gallery) -> dict[str, dict[str, float]]:
-    """Every picture's distance from some formulas."""
+def searched(gallery: Gallery) -> dict[str, dict[str, float]]:
+    """Return the distances of all images from some formulas, by path."""
     return {
-        formula: {hit.path: hit.distance for hit in gallery.search(formula, COUNT + 9, score, include_queries=True)}
-        for formula, score in SEARCHES
+        formula: {hit.path: hit.distance for hit in gallery.search(formula, 2 * COUNT, include_queries=True, **options)}
+        for formula, options in SEARCHES
     }
 
 
-class Beside(NamedTuple):
-    """What is kept beside the features of each picture, by its path, as far as it is there."""
+def listed(gallery: Gallery) -> dict[str, Any]:
+    """Return everything else that a gallery tells."""
+    browser = Browser(gallery.planner)
+    return {
+        "images": dict(zip(gallery.ids, gallery.paths, strict=True)),
+        "count": len(gallery),
+        "folders": gallery.folders,
+        "broken": gallery.broken,
+        "definitions": gallery.definitions,
+        "by name": browser.positions(Filter(), "name").tolist(),
+        "by time": browser.positions(Filter(), "taken").tolist(),
+        "folder": browser.positions(Filter(folder="photos")).tolist(),
+        "period": browser.period,
+        "completed": browser.complete_name("00", 2),
+        "features": browser.features.mean.tolist(),
+        "tags": {
+            identity: [str(shown) for shown in gallery.planner.words.describe(np.array([identity]))[0]]
+            for identity in gallery.ids[:3]
+        },
+        "words": gallery.words("a"),
+    }
 
-    basis: str
-    codes: dict[str, np.ndarray]
-    classes: dict[str, np.ndarray]
 
-
-def beside(gallery: Gallery) -> Beside:
-    paths, rows = np.array(gallery.paths, object), gallery._snapshot.rows
-    codes, classes, basis = {}, {}, ""
-    if gallery._regions is not None:
-        basis, has = gallery._regions.basis.id, gallery._regions.has(rows)
-        codes = dict(zip(paths[has], gallery._regions.codes(rows[has]).numpy().astype(int), strict=True))
-    if gallery._kept_classes is not None:
-        has = gallery._kept_classes.has(rows)
-        evidence = gallery._kept_classes.read(rows[has]).evidence().numpy()
-        classes = dict(zip(paths[has], evidence, strict=True))
-    return Beside(basis, codes, classes)
+@cache
+def expected(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Return what a gallery without damage answers."""
+    gallery = Gallery.open(folder)
+    return listed(gallery), searched(gallery)
 
 
 class Trial:
     """One damage of a copy of a gallery."""
 
-    def __init__(self, base: Path, whole: Gallery, expected: dict[str, dict[str, float]]) -> None:
-        self._folder, self._photos, self._more = base / "damaged", base / "photos", base / "more"
-        self._whole, self._expected = whole, expected
-        self._beside = beside(whole)
-        self._ids = dict(zip(whole.ids, whole.paths, strict=True))
-        shutil.rmtree(self._folder, ignore_errors=True)
-        shutil.copytree(whole.folder, self._folder)
+    def __init__(self, base: Path, number: int) -> None:
+        self._base, self.folder = base, base / f"damaged-{number}"
+        self._listed, self._searched = expected(base / "whole")
+        shutil.copytree(base / "whole", self.folder)
 
-    def run(self, damage: Callable[[Path, np.random.Generator], str], rng: np.random.Generator) -> tuple[str, str]:
-        """What was damaged, and what became of it."""
-        what = damage(self._folder, rng)
-        refused = [self._is_refused(self._search), self._is_refused(self._index)]
-        if "newer" in refused:
-            return what, "taken for a newer version's"
+    def run(self) -> str:
+        """Return what became of the damage."""
+        refused = [self._is_refused(use) for use in (self._check_lists, self._check_searches, self._check_index)]
+        outcome = "refused and repaired" if any(refused) else "no effect"
         try:
-            Gallery.repair(self._folder)
+            Gallery.repair(self.folder)
         except GalleryError as error:
-            if "another copy of it" not in str(error):
+            if "--model COPY takes another copy" not in str(error):
                 raise WrongError(f"cannot be repaired: {error}") from error
-            (model,) = self._whole.folder.glob("model-*")
-            Gallery.repair(self._folder, model)
-        again = Gallery.open(self._folder)
-        again.add([self._photos, self._more])
-        self._check(again, tolerance=ENCODED_ANEW)
-        again.update(regions=True)
-        found = beside(again)
-        if not len(found.codes) == len(found.classes) == len(again):
-            raise WrongError(f"{len(found.codes)} have regions and {len(found.classes)} classes")
-        if str(Gallery.repair(self._folder)) != "nothing was damaged":
-            raise WrongError("a second repair finds something")
-        return what, "refused and repaired" if any(refused) else "no effect"
+            Gallery.repair(self.folder, self._base / "whole" / table_of(self._base / "whole").state.model)
+        self._check_repaired()
+        return outcome
 
     def _is_refused(self, use: Callable[[], None]) -> str:
         try:
             use()
-        except GalleryError as error:
-            if str(error).endswith("update andornot"):
-                return "newer"
+        except AndornotError as error:
             if "\n" in str(error) or "--repair" not in str(error):
                 raise WrongError(f"an error that does not help: {error}") from error
             return "refused"
         return ""
 
-    def _search(self) -> None:
-        gallery = Gallery.open(self._folder)
-        self._check(gallery, tolerance=ROUNDED)
-        if (gallery.folders, gallery.broken) != (self._whole.folders, self._whole.broken):
-            raise WrongError("other folders, or other broken files")
+    def _check_lists(self) -> None:
+        found = listed(Gallery.open(self.folder))
+        for what, expected in self._listed.items():
+            if found[what] != expected:
+                raise WrongError(f"{what}: {found[what]}, and was {expected}")
 
-    def _index(self) -> None:
-        gallery = Gallery.open(self._folder)
-        gallery.add([self._photos, self._more])
-        if len(gallery) != COUNT + 2:
-            raise WrongError(f"{len(gallery)} pictures")
-        self._check(gallery, tolerance=ROUNDED)
+    def _check_searches(self) -> None:
+        found = searched(Gallery.open(self.folder))
+        for formula, expected in self._searched.items():
+            if found[formula] != expected:
+                raise WrongError(f"{formula}: {found[formula]}, and was {expected}")
 
-    def _check(self, gallery: Gallery, tolerance: float) -> None:
-        missing = set(self._whole.paths) - set(gallery.paths)
-        if missing:
-            raise WrongError(f"lost: {missing}")
-        for identity, path in zip(gallery.ids, gallery.paths, strict=True):
-            if self._ids.get(identity, path) != path:
-                raise WrongError(f"{identity} was {self._ids[identity]}, and is {path}")
-        kept = beside(gallery)
-        pairs = [(kept.classes, self._beside.classes, 0.05)]
-        pairs += [(kept.codes, self._beside.codes, CODED_ANEW)] if kept.basis == self._beside.basis else []
-        for one, other, most in pairs:
-            for path in one.keys() & other.keys():
-                if np.abs(one[path] - other[path]).max() > most:
-                    raise WrongError(f"{path} has other regions or classes")
-        found = answers(gallery)
-        for formula, distances in self._expected.items():
-            for path, distance in distances.items():
-                if not abs(found[formula].get(path, np.inf) - distance) <= tolerance:
-                    raise WrongError(f"{formula}: {path} at {found[formula].get(path)}, and was at {distance}")
-
-
-def run(count: int, seed: int, base: Path) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """How often what became of which kind of damage, and what must never be."""
-    whole = make(base)
-    expected, outcomes, wrong = answers(whole), Counter[tuple[str, str]](), []
-    for number in range(count):
-        rng = np.random.default_rng((seed, number))
-        kind = list(KINDS)[number % len(KINDS)]
-        trial = Trial(base, whole, expected)
-        what = ""
-
-        def damage(folder: Path, rng: np.random.Generator, kind: str = kind) -> str:
-            nonlocal what
-            what = KINDS[kind](folder, rng)
-            return what
-
+    def _check_index(self) -> None:
+        copy = self.folder.with_name(f"{self.folder.name}-indexed")
+        shutil.copytree(self.folder, copy)
         try:
-            outcome = trial.run(damage, rng)[1]
-        except Exception as error:
-            outcome = "WRONG"
-            place = "" if isinstance(error, WrongError) else traceback.format_exc()
-            wrong.append(f"{number}: {what}: {type(error).__name__}: {error}\n{place}")
-        outcomes[kind, outcome] += 1
-    return outcomes, wrong
+            gallery = Gallery.open(copy)
+            gallery.add([self._base / "photos", self._base / "more"])
+            if len(gallery) != COUNT + 2:
+                raise WrongError(f"{len(gallery)} images after an index")
+            self._compare(gallery)
+        finally:
+            shutil.rmtree(copy)
+
+    def _check_repaired(self) -> None:
+        gallery = Gallery.open(self.folder)
+        gallery.add([self._base / "photos", self._base / "more"])
+        if len(gallery) != COUNT + 2:
+            raise WrongError(f"{len(gallery)} images after a repair and an index")
+        self._compare(gallery)
+        told = str(Gallery.repair(self.folder))
+        if told != "nothing was damaged":
+            raise WrongError(f"a second repair finds something: {told}")
+
+    def _compare(self, gallery: Gallery) -> None:
+        """Check a gallery some images of which may have been encoded again, or have other ids."""
+        before, now = self._listed["images"], dict(zip(gallery.ids, gallery.paths, strict=True))
+        if missing := set(before.values()) - set(now.values()):
+            raise WrongError(f"lost: {sorted(missing)}")
+        for identity, path in now.items():
+            if before.get(identity, path) != path:
+                raise WrongError(f"{identity} was {before[identity]}, and is {path}")
+        if set(gallery.broken) != set(self._listed["broken"]):
+            raise WrongError(f"unreadable: {gallery.broken}")
+        found = {hit.path: hit.distance for hit in gallery.search("000.png", 2 * COUNT, include_queries=True)}
+        for path, distance in self._searched["000.png"].items():
+            if not abs(found.get(path, np.inf) - distance) <= TOLERANCE:
+                raise WrongError(f"{path} at {found.get(path)}, and was at {distance}")
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+def _work(base: str, connection: Connection) -> None:
+    """Run trials that are asked for by number, kind and seed, until the connection is closed."""
+    torch.set_num_threads(1)
+    # A wrong length must not take all memory of the machine.
+    resource.setrlimit(resource.RLIMIT_AS, (24 * 2**30, 24 * 2**30))
+    with small_steps():
+        writing.KEEP = timedelta(hours=1)
+        while True:
+            try:
+                number, kind, seed = connection.recv()
+            except EOFError:
+                return
+            connection.send(_trial(Path(base), number, kind, seed))
+
+
+def _trial(base: Path, number: int, kind: str, seed: int) -> tuple[str, str]:
+    trial, what = Trial(base, number), ""
+    try:
+        what = damage(trial.folder, kind, np.random.default_rng((seed, number)))
+        return what, trial.run()
+    except BaseException as error:
+        place = "" if isinstance(error, WrongError) else traceback.format_exc()
+        return what, f"WRONG {type(error).__name__}: {error}\n{place}"
+    finally:
+        shutil.rmtree(trial.folder, ignore_errors=True)
+
+
+class Worker:
+    """A process that runs trials; another one takes its place if it crashes or hangs."""
+
+    def __init__(self, base: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(str(base), theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def run(self, number: int, kind: str, seed: int) -> tuple[str, str]:
+        """Return what was damaged, and what became of it."""
+        try:
+            self._connection.send((number, kind, seed))
+            if self._connection.poll(SECONDS):
+                what, outcome = self._connection.recv()
+                return what, outcome
+        except (EOFError, OSError):
+            self._process.join(10)
+            return "", f"CRASH exit code {self._process.exitcode}"
+        return "", "HANGS"
+
+    def stop(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join(10)
+
+
+def run(base: Path, count: int, seed: int, kinds: tuple[str, ...] = KINDS) -> Iterator[tuple[str, str, str]]:
+    """Yield of each trial its kind, what was damaged, and what became of it."""
+    make(base)
+    worker = Worker(base)
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        what, outcome = worker.run(number, kind, seed)
+        if outcome.startswith(("CRASH", "HANGS")):
+            worker.stop()
+            worker = Worker(base)
+        yield kind, f"{number}: {what}", outcome
+    worker.stop()
 
 
 def main() -> int:
+    """Run many trials, and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    outcomes, wrong = Counter[tuple[str, str]](), 0
     with tempfile.TemporaryDirectory() as folder:
-        outcomes, wrong = run(options.count, options.seed, Path(folder))
-    print("\n".join(wrong))
+        kinds = (options.kind,) if options.kind else KINDS
+        for kind, what, outcome in run(Path(folder), options.count, options.seed, kinds):
+            if outcome not in ("no effect", "refused and repaired"):
+                print(f"{kind} {what}: {outcome}", flush=True)
+                outcome, wrong = "WRONG", wrong + 1
+            outcomes[kind, outcome] += 1
     for kind in KINDS:
-        print(f"{kind:<10}", ", ".join(f"{n} {what}" for (own, what), n in sorted(outcomes.items()) if own == kind))
-    print(f"{outcomes.total()} damages, {len(wrong)} wrong")
+        print(f"{kind:<12}", ", ".join(f"{n} {what}" for (own, what), n in sorted(outcomes.items()) if own == kind))
+    print(f"{outcomes.total()} damages, {wrong} wrong")
     return bool(wrong)
 
 

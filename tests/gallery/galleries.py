@@ -1,6 +1,7 @@
 """Small galleries of real files."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +9,31 @@ import torch
 from PIL import Image
 
 from andornot.gallery import Gallery
-from andornot.gallery.database import Picture
-from andornot.gallery.feature_store import as_rows, checksum
-from andornot.gallery.writer import open_writer
+from andornot.gallery.encoding import Extracted, classes_to_bytes, to_half
+from andornot.gallery.records import ImageRecord
+from andornot.gallery.rows import image_rows
+from andornot.gallery.storage import Storage
+from andornot.gallery.table import ImageTable
+from andornot.gallery.writing import open_writer
 from andornot.model import Model, new_backbone
 from andornot.ssl.backbones import Backbone, registry
 from andornot.ssl.backbones.backbone import Pretrained
 from andornot.ssl.recipe import Recipe, make_recipe
+from andornot.words import QuantizedClasses
 
 
 def tiny_recipe(**changes: object) -> Recipe:
     settings = {"regime": "calibrated", "backbone": "conv5", "backbone_options": {"width": 16}, "num_values": 4}
-    return make_recipe({**settings, "calibration": {"power": 4, "doubt": 0.2}, **changes})
+    return make_recipe({**settings, "calibration": {"power": 4, "smoothing": 0.2}, **changes})
 
 
 def _build_seeing(name: str, *, channels: int, pretrained: bool | None) -> Backbone:
-    """A backbone with all that can be seen in one pass: maps of 7 x 7 at its size of 28, and ImageNet's classes."""
+    """Return a backbone with ImageNet's classes; that called "seeing" has maps of 7 x 7 at its size of 28, too."""
     del pretrained
     generator = torch.Generator().manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Conv2d(channels, 16, 4, stride=4), torch.nn.ReLU())
+    if name != "seeing":
+        network.append(torch.nn.AdaptiveAvgPool2d(1))
     classifier = torch.nn.Linear(16, 1000)
     for tensor in (*network.parameters(), *classifier.parameters()):
         tensor.data = torch.randn(tensor.shape, generator=generator)
@@ -36,19 +43,24 @@ def _build_seeing(name: str, *, channels: int, pretrained: bool | None) -> Backb
     )
 
 
-registry._BUILDERS["seeing"] = _build_seeing
+registry._BUILDERS["seeing"] = registry._BUILDERS["naming"] = _build_seeing
 
 
 def seeing_recipe(**changes: object) -> Recipe:
     return tiny_recipe(backbone="seeing", backbone_options={}, **changes)
 
 
-def tiny_model(seed: int = 0) -> Model:
+def naming_recipe(**changes: object) -> Recipe:
+    """Return a recipe with words and without regions."""
+    return tiny_recipe(backbone="naming", backbone_options={}, **changes)
+
+
+def tiny_model(seed: int = 0, recipe: Recipe | None = None) -> Model:
     """A calibrated model of 16 features, in a moment."""
-    recipe = tiny_recipe(seed=seed)
+    recipe = recipe or tiny_recipe(seed=seed)
     backbone = new_backbone(recipe, channels=3)
-    pictures = torch.rand(30, 3, 28, 28, generator=torch.Generator().manual_seed(seed))
-    features = Model(backbone, torch.nn.Identity(), recipe).activations(pictures)
+    images = torch.rand(30, 3, 28, 28, generator=torch.Generator().manual_seed(seed))
+    features = Model(backbone, torch.nn.Identity(), recipe).activations(images)
     return Model.calibrated(backbone, features, recipe)
 
 
@@ -58,23 +70,28 @@ def pixels(seed: int, size: int = 28) -> np.ndarray:
     return np.asarray(coarse.resize((size, size), Image.Resampling.BICUBIC))
 
 
-def save_picture(path: Path, seed: int, **options: object) -> Path:
+def save_image(path: Path, seed: int, **options: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels(seed)).save(path, **options)
     return path
 
 
 def photos(folder: Path, count: int, start: int = 0) -> Path:
-    """A folder of pictures 28 x 28, each different, `000.png` and so on."""
+    """A folder of images 28 x 28, each different, `000.png` and so on."""
     for number in range(start, start + count):
-        save_picture(folder / f"{number:03}.png", number)
+        save_image(folder / f"{number:03}.png", number)
     return folder
 
 
+def table_of(gallery: Gallery) -> ImageTable:
+    """Return the version of the table of images that a gallery has open."""
+    return ImageTable.open(Storage(gallery.address), gallery.version[0])
+
+
 def contents(gallery: Gallery) -> dict[str, np.ndarray]:
-    """The features of each picture, by its path: all that decides about results."""
-    snapshot = gallery._snapshot
-    return dict(zip(gallery.paths, gallery._features.read(snapshot.rows), strict=True))
+    """Return the activations of each image by its path: they decide what is found."""
+    table = table_of(gallery)
+    return dict(zip(table.paths, table.activations(table.ids), strict=True))
 
 
 def assert_same_contents(one: Gallery, other: Gallery) -> None:
@@ -92,18 +109,43 @@ def touch_later(path: Path) -> None:
 
 
 def grow_without_files(gallery: Gallery, count: int, seed: int = 0) -> None:
-    """Adds pictures that have features and no files, between those of real ones, by the thousand in a moment."""
+    """Add images that have activations and no files, between those of real ones, by the thousand in a moment."""
     generator = torch.Generator().manual_seed(seed)
-    pictures = torch.rand(60, 3, 28, 28, generator=torch.Generator().manual_seed(0))
-    base = gallery.model.activations(pictures)
+    images = torch.rand(60, 3, 28, 28, generator=torch.Generator().manual_seed(0))
+    base = gallery.model.activations(images)
     weights = (4 * torch.randn(count, len(base), generator=generator)).softmax(-1)
-    features = weights @ base
-    with open_writer(gallery.folder) as writer:
-        rows = as_rows(features)
-        first = writer.features.append(rows)
-        for row, own in enumerate(rows, first):
-            digest = row.to_bytes(32, "big")
-            path = f"/none/{row % 3}/{row:06}.png"
-            writer.database.insert(Picture(writer.new_id(), path, 1, 1, digest, row, row, checksum(own)))
+    first = max(gallery.ids, default=0) + 1
+    paths = [f"/none/{number % 3}/{number:06}.png" for number in range(first, first + count)]
+    add_without_files(gallery, paths, weights @ base)
+
+
+def add_without_files(
+    gallery: Gallery,
+    paths: Sequence[str],
+    activations: torch.Tensor | None = None,
+    regions: torch.Tensor | None = None,
+    classes: QuantizedClasses | None = None,
+) -> None:
+    """Add images that have no files."""
+    if activations is None:
+        generator = torch.Generator().manual_seed(0)
+        activations = torch.rand(len(paths), gallery.model.backbone.width, generator=generator)
+    extracted = Extracted(
+        to_half(activations),
+        None if regions is None else to_half(regions),
+        None if classes is None else classes_to_bytes(classes),
+    )
+    with open_writer(Storage(gallery.address)) as writer:
+        ids = [writer.new_id() for _ in paths]
+        records = [
+            ImageRecord(identity, path, 1, 1, identity.to_bytes(16, "big"), identity, False, 28, 28)
+            for identity, path in zip(ids, paths, strict=True)
+        ]
+        writer.put(image_rows(records, extracted))
         writer.commit()
+        if writer.needs_basis:
+            writer.fit_basis(gallery.model)
+        writer.encode_regions(gallery.model)
+        writer.refit(gallery.model)
+        writer.finish()
     gallery.refresh()

@@ -1,11 +1,9 @@
 """Names of the user's own for formulas: kept in the gallery, whatever becomes of its files and its model."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from galleries import photos, tiny_model, tiny_recipe
+from galleries import photos, save_image, tiny_model, tiny_recipe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worded import one_clear_line, worded_gallery
@@ -13,9 +11,10 @@ from worded import one_clear_line, worded_gallery
 from andornot import AndornotError, Formula, FormulaError, Gallery
 from andornot.gallery import GalleryError
 from andornot.gallery.definitions import Definitions
-from andornot.gallery.errors import DamagedError
-from andornot.gallery.layout import DATABASE
+from andornot.gallery.small_tables import write_definitions
+from andornot.gallery.storage import Storage
 from andornot.logic.formula import write_name
+from andornot.web.browsing import Browser
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_a_name_stands_for_its_formula(gallery: Gallery) -> None:
 def test_case_spaces_and_hyphens_of_a_name_do_not_matter(gallery: Gallery) -> None:
     gallery.define("My Sunset", "000.png")
     for name in ("my-sunset", '"MY SUNSET"', "my_sunset"):
-        assert gallery.resolve(name).formula == Formula("(picture:1)")
+        assert gallery.resolve(name).formula == Formula("(image:1)")
     gallery.define("my_sunset", "001.png")
     assert gallery.definitions == {"My Sunset": "001.png"}
 
@@ -45,16 +44,16 @@ def test_what_was_asked_is_kept_beside_what_is_meant(gallery: Gallery) -> None:
     gallery.define("sunset", "like(000.png, 001.png)")
     resolved = gallery.resolve("sunset and not sunset & 002.png")
     assert resolved.asked.text == "sunset and not sunset & 002.png"
-    assert str(resolved.formula) == "like(picture:1, picture:2) and not (like(picture:1, picture:2) & 002.png)"
-    assert {key: thing.id for key, thing in resolved.named.items()} == {"picture:1": 1, "picture:2": 2, "002.png": 3}
+    assert str(resolved.formula) == "like(image:1, image:2) and not (like(image:1, image:2) & 002.png)"
+    assert {key: thing.id for key, thing in resolved.named.items()} == {"image:1": 1, "image:2": 2, "002.png": 3}
 
 
 @pytest.mark.parametrize(
     ("asked", "called"),
     [
-        ("000.png and Sunset", {"like(picture:1, picture:2)": "Sunset"}),
-        ("000.png and (sunset - 003.png)", {"like(picture:1, picture:2) - 003.png": "sunset - 003.png"}),
-        ('000.png and "my walk"', {"like(picture:1, picture:2) & picture:3": '"my walk"'}),
+        ("000.png and Sunset", {"like(image:1, image:2)": "Sunset"}),
+        ("000.png and (sunset - 003.png)", {"like(image:1, image:2) - 003.png": "sunset - 003.png"}),
+        ('000.png and "my walk"', {"like(image:1, image:2) & image:3": '"my walk"'}),
         ("000.png and both", {}),
         ("000.png and 001.png", {}),
     ],
@@ -66,7 +65,7 @@ def test_a_term_that_is_written_out_is_called_as_it_was_written(gallery: Gallery
     assert gallery.resolve(asked).called == called
 
 
-def test_pictures_of_a_definition_are_no_hits_of_it(gallery: Gallery) -> None:
+def test_images_of_a_definition_are_no_hits_of_it(gallery: Gallery) -> None:
     gallery.define("sunset", "000.png | 001.png")
     assert {1, 2}.isdisjoint(hit.id for hit in gallery.search("sunset", top=12))
 
@@ -81,7 +80,7 @@ def test_a_definition_survives_moved_files_recalibration_and_opening_anew(tmp_pa
     gallery.recalibrate()
     again = Gallery.open(tmp_path / "g")
     assert again.definitions == {"sunset": "like(moved.png, 001.png)"}
-    assert {thing.id for thing in again.named("sunset").values()} == {1, 2}
+    assert {thing.id for thing in again.resolve("sunset").named.values()} == {1, 2}
     again.search("sunset")
 
 
@@ -89,30 +88,59 @@ def test_definitions_may_use_each_other_and_conditions_are_brackets(gallery: Gal
     gallery.define("one", "000.png or 001.png")
     gallery.define("two", "one and not 002.png")
     resolved = gallery.resolve("003.png and not two")
-    assert resolved.formula == Formula("003.png and not ((picture:1 or picture:2) and not picture:3)")
+    assert resolved.formula == Formula("003.png and not ((image:1 or image:2) and not image:3)")
     assert gallery.definitions["two"] == "one and not 002.png"
     gallery.define("one", "005.png")
-    assert gallery.resolve("two").formula == Formula("picture:6 and not picture:3")
+    assert gallery.resolve("two").formula == Formula("image:6 and not image:3")
 
 
 @pytest.mark.parametrize("text", ["two & 003.png", "~two", "like(two, 003.png)", "003.png and (two | 004.png)"])
 def test_a_defined_condition_in_a_term_is_an_error_that_says_so(gallery: Gallery, text: str) -> None:
     gallery.define("two", "000.png and 001.png")
-    with pytest.raises(FormulaError, match='"two" is defined as a condition, and a term joins pictures') as error:
+    with pytest.raises(FormulaError, match='"two" is defined as a condition, and a term joins images') as error:
         gallery.resolve(text)
     assert text[error.value.position :].startswith("two")
 
 
-def test_a_definition_whose_part_has_become_a_condition_says_so_on_one_line(gallery: Gallery) -> None:
+def test_a_part_of_another_definition_cannot_become_a_condition(gallery: Gallery) -> None:
     gallery.define("part", "000.png & 001.png")
-    gallery.define("whole", "part | 002.png")
-    gallery.define("part", "000.png and 001.png")
-    with pytest.raises(FormulaError) as caught:
-        gallery.search("whole")
-    assert caught.value.message == (
-        '"whole" cannot be written out any more: write (picture:1 and picture:2) or picture:3: "|" joins pictures, '
+    gallery.define("middle", "part | 002.png")
+    gallery.define("whole", "~middle")
+    with pytest.raises(GalleryError) as caught:
+        gallery.define("part", "000.png and 001.png")
+    assert str(caught.value) == (
+        '"middle" could not be written out: write (image:1 and image:2) or image:3: "|" joins images, '
         '"or" joins conditions'
     )
+    assert gallery.definitions["part"] == "000.png & 001.png"
+    gallery.search("whole")
+
+
+def test_a_chain_of_201_definitions_is_refused_when_it_is_defined(gallery: Gallery) -> None:
+    definitions = {"d0": "image:1"} | {f"d{level}": f"d{level - 1}" for level in range(1, 200)}
+    write_definitions(Storage(gallery.address), definitions)
+    gallery.refresh()
+    assert [hit.id for hit in gallery.search("d199")] == [hit.id for hit in gallery.search("000.png")]
+    with pytest.raises(GalleryError, match='"d200" could not be written out: nested deeper than 200 levels'):
+        gallery.define("d200", "d199")
+    gallery.define("before d0", "000.png")
+    with pytest.raises(GalleryError, match='"d199" could not be written out: nested deeper than 200 levels'):
+        gallery.define("d0", '"before d0"')
+    assert gallery.definitions["d0"] == "000.png"
+    assert "d200" not in gallery.definitions
+    gallery.search("d199 & 005.png")
+
+
+def test_a_file_that_is_added_later_does_not_take_over_a_definition(gallery: Gallery, tmp_path: Path) -> None:
+    gallery.define("sunset.png", "like(000.png, 001.png)")
+    before = gallery.search("sunset.png", top=5)
+    save_image(tmp_path / "photos" / "sunset.png", 70)
+    assert gallery.update().added == 1
+    assert gallery.resolve("sunset.png").formula == Formula("like(image:1, image:2)")
+    assert [hit.id for hit in gallery.search("sunset.png", top=20) if hit.id != 13][:5] == [hit.id for hit in before]
+    assert gallery.resolve("image:sunset.png").named["image:sunset.png"].id == 13
+    (position,) = Browser(gallery.planner).complete_name("sunset", 5)
+    assert Browser(gallery.planner).term(position) == "13"
 
 
 def test_a_weight_before_a_defined_condition_is_an_error_that_says_so(gallery: Gallery) -> None:
@@ -146,12 +174,12 @@ def test_a_definition_that_another_one_needs_stays(gallery: Gallery) -> None:
         gallery.undefine("a")
 
 
-def test_a_definition_that_names_a_removed_picture_says_so(gallery: Gallery) -> None:
+def test_a_definition_that_names_a_removed_image_says_so(gallery: Gallery) -> None:
     gallery.define("sunset", "like(000.png, 001.png)")
     gallery.remove("000.png")
-    with pytest.raises(FormulaError, match='"sunset" is defined by picture 1, which is in the gallery no longer'):
+    with pytest.raises(FormulaError, match='"sunset" is defined by image 1, which is in the gallery no longer'):
         gallery.search("sunset & 002.png")
-    assert gallery.definitions == {"sunset": "like(picture:1, 001.png)"}
+    assert gallery.definitions == {"sunset": "like(image:1, 001.png)"}
     gallery.define("sunset", "001.png")
     gallery.search("sunset")
 
@@ -162,10 +190,10 @@ def test_a_definition_that_names_a_removed_picture_says_so(gallery: Gallery) -> 
         ("", "letters that can be seen"),
         ("   ", "letters that can be seen"),
         ("a\nb\x00", "letters that can be seen"),
-        ("17", "number of a picture"),
+        ("17", "number of an image"),
         ("AND", "word of the language"),
         ("x" * 10_000, "too long for a name"),
-        ("003.png", "is a picture of the gallery, which comes first"),
+        ("003.png", "is an image of the gallery, which comes first"),
     ],
 )
 def test_a_name_that_cannot_be_one_is_one_clear_line(gallery: Gallery, name: str, said: str) -> None:
@@ -175,7 +203,7 @@ def test_a_name_that_cannot_be_one_is_one_clear_line(gallery: Gallery, name: str
     assert gallery.definitions == {}
 
 
-def test_pictures_elsewhere_and_unknown_names_define_nothing(gallery: Gallery, tmp_path: Path) -> None:
+def test_images_elsewhere_and_unknown_names_define_nothing(gallery: Gallery, tmp_path: Path) -> None:
     outside = photos(tmp_path / "elsewhere", 1, start=70) / "070.png"
     for text, said in (
         (f'"{outside}"', "is not in the gallery"),
@@ -188,11 +216,11 @@ def test_pictures_elsewhere_and_unknown_names_define_nothing(gallery: Gallery, t
 
 
 def test_a_definition_says_what_it_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gallery = worded_gallery(tmp_path, monkeypatch, {0: {"dog": 0.9}})
+    gallery = worded_gallery(tmp_path, {1: {"dog": 0.9}})
     assert "the word dog.n.01" in gallery.define("dog", "000.png and not word:dog").hides
     assert gallery.definitions == {"dog": "000.png and not word:dog"}
     monkeypatch.chdir(photos(tmp_path / "here", 1, start=80))
-    assert "080.png; picture:080.png still means it" in gallery.define("080.png", "000.png").hides
+    assert "080.png; image:080.png still means it" in gallery.define("080.png", "000.png").hides
 
 
 def test_definitions_that_grow_without_bound_are_one_clear_line(gallery: Gallery) -> None:
@@ -225,36 +253,13 @@ def test_any_name_and_any_formula_is_defined_and_found_or_is_one_clear_line(
             gallery.resolve(write_name(defined.name))
 
 
-# --- in the ledger --------------------------------------------------------------------------------------------------
-
-
-def test_a_gallery_without_the_table_opens_and_gains_it(gallery: Gallery) -> None:
-    with closing(sqlite3.connect(gallery.folder / DATABASE)) as connection:
-        connection.execute("DROP TABLE definitions")
-        connection.commit()
-    gallery = Gallery.open(gallery.folder)
-    assert gallery.definitions == {}
-    gallery.define("sunset", "000.png")
-    assert Gallery.open(gallery.folder).definitions == {"sunset": "000.png"}
-
-
-def test_a_damaged_definition_is_noticed_and_repair_keeps_the_others(gallery: Gallery) -> None:
-    gallery.define("one", "000.png")
-    gallery.define("two", "001.png")
-    with closing(sqlite3.connect(gallery.folder / DATABASE)) as connection:
-        connection.execute("UPDATE definitions SET formula = 'picture:9' WHERE name = 'one'")
-        connection.commit()
-    with pytest.raises(DamagedError, match="damaged in what it says of definitions"):
-        Gallery.open(gallery.folder)
-    Gallery.repair(gallery.folder)
-    assert Gallery.open(gallery.folder).definitions == {"two": "001.png"}
+# --- in the gallery ---------------------------------------------------------------------------------------------------
 
 
 def test_another_reader_sees_a_definition_after_refresh(gallery: Gallery) -> None:
     reader = Gallery.open(gallery.folder)
-    before = reader.state_token()
     gallery.define("sunset", "000.png")
     assert reader.definitions == {}
-    assert reader.state_token() != before
+    assert reader.latest_version != reader.version
     reader.refresh()
     assert reader.definitions == {"sunset": "000.png"}

@@ -1,10 +1,10 @@
-"""`evaluate words` compares words with example pictures by the maths of galleries, without one."""
+"""`evaluate words` compares words with example images by the maths of galleries, without one."""
 
 import pytest
 from galleries import photos, tiny_model
 
 from andornot import Gallery
-from andornot.evaluate.experiments.examples import ExampleTruths
+from andornot.evaluate.experiments.conditions import GalleryTruths
 
 
 @pytest.fixture
@@ -18,16 +18,16 @@ def gallery(tmp_path):
 def test_examples_are_as_true_as_in_a_gallery(gallery, rows):
     ids = list(gallery.ids)
     place_of = {identity: place for place, identity in enumerate(ids)}
-    truths = ExampleTruths(gallery.represent(ids).degrees.half())(rows)
-    hits = gallery.search(f"like({', '.join(str(ids[row]) for row in rows)})", top=10, score="centred")
+    truths = GalleryTruths(gallery.represent(ids).degrees.half()).of_examples(rows)
+    hits = gallery.search(f"like({', '.join(str(ids[row]) for row in rows)})", top=10, score="centered")
     assert [hit.truth for hit in hits] == pytest.approx([float(truths[place_of[hit.id]]) for hit in hits], abs=0.02)
 
 
-def test_a_picture_in_a_condition_of_several_terms_speaks_with_its_neighbours(gallery):
+def test_an_image_in_a_condition_of_several_terms_speaks_with_its_neighbours(gallery):
     ids = list(gallery.ids)
     place_of = {identity: place for place, identity in enumerate(ids)}
-    truths = ExampleTruths(gallery.represent(ids).degrees.half())
-    both = truths([7], expanded=True) * truths([30], expanded=True)
+    truths = GalleryTruths(gallery.represent(ids).degrees.half())
+    both = truths.of_examples([7], expanded=True) * truths.of_examples([30], expanded=True)
     hits = gallery.search(f"{ids[7]} and {ids[30]}", top=10)
     assert [1 - hit.distance for hit in hits] == pytest.approx(
         [float(both[place_of[hit.id]]) for hit in hits], abs=0.03

@@ -9,26 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from galleries import assert_same_contents, contents, photos, save_picture, tiny_model, tiny_recipe, touch_later
+from galleries import assert_same_contents, contents, photos, save_image, tiny_model, tiny_recipe, touch_later
 from PIL import Image
 
 from andornot.commands.main import main
 from andornot.files import open_regular
 from andornot.gallery import (
+    Filter,
     Gallery,
     GalleryError,
     Summary,
-    Where,
-    database,
+    creating,
     encoding,
-    feature_store,
     indexing,
     scanning,
     scope,
-    writer,
+    writing,
 )
 from andornot.gallery.errors import LockedError
-from andornot.gallery.lock import HOLDER, writing
+from andornot.gallery.storage import HOLDER, Storage
+from andornot.gallery.storage import writing as lock_held
 from andornot.model import Model
 
 
@@ -51,11 +51,13 @@ def gallery(tmp_path, model, folder) -> Gallery:
 
 @pytest.fixture
 def encoded(monkeypatch) -> list[int]:
-    """How many pictures went through the backbone, batch by batch."""
+    """How many images went through the backbone, batch by batch."""
     counts: list[int] = []
-    original = Model.look
+    original = Model.iter_feature_maps
     monkeypatch.setattr(
-        Model, "look", lambda self, images, **how: (counts.append(len(images)), original(self, images, **how))[1]
+        Model,
+        "iter_feature_maps",
+        lambda self, images, **how: (counts.append(len(images)), original(self, images, **how))[1],
     )
     return counts
 
@@ -65,6 +67,11 @@ def fresh(gallery: Gallery, where: Path) -> Gallery:
     other = Gallery.create(where, gallery.model)
     other.add(gallery.folders)
     return other
+
+
+def stored_files(gallery: Gallery) -> dict[str, bytes]:
+    files = [path for path in sorted(gallery.folder.rglob("*")) if path.is_file() and path.name != "lock"]
+    return {str(path): path.read_bytes() for path in files}
 
 
 # --- what is stored -------------------------------------------------------------------------------------------------
@@ -84,16 +91,6 @@ def test_everything_is_the_same_after_opening_again(gallery):
     assert_same_contents(gallery, again)
 
 
-def test_rows_go_over_several_files(tmp_path, model, folder, monkeypatch):
-    monkeypatch.setattr(feature_store, "ROWS_PER_FILE", 5)
-    gallery = Gallery.create(tmp_path / "g", model)
-    gallery.add(folder)
-    assert sorted(path.name for path in gallery.folder.glob("features*")) == [f"features-000{n}.bin" for n in (1, 2, 3)]
-    stored = np.stack(list(contents(gallery).values()))
-    np.testing.assert_allclose(stored, model.activations(gallery.paths).half().numpy(), rtol=2e-3, atol=1e-3)
-    assert gallery.search("7", include_queries=True)[0].id == 7
-
-
 def test_a_gallery_does_not_go_into_a_folder_with_other_things(tmp_path, model, folder):
     with pytest.raises(GalleryError, match=r"not empty, and no gallery \(000.png is in it\)"):
         Gallery.create(folder, model)
@@ -103,20 +100,26 @@ def test_a_gallery_does_not_go_into_a_folder_with_other_things(tmp_path, model, 
 
 
 def test_no_gallery_is_one_clear_line(tmp_path):
-    with pytest.raises(GalleryError, match="is not a folder; andornot index FOLDER --gallery"):
-        Gallery.open(tmp_path / "nothing")
-    with pytest.raises(GalleryError, match="has no gallery in it"):
-        Gallery.open(tmp_path)
+    for folder in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(GalleryError, match=f"there is no gallery in {folder}: andornot index FOLDER --gallery"):
+            Gallery.open(folder)
+
+
+def test_a_gallery_of_an_earlier_version_is_one_clear_line(tmp_path, model):
+    (tmp_path / "gallery.sqlite").write_bytes(b"")
+    for use in (Gallery.open, Gallery.exists, lambda folder: Gallery.create(folder, model)):
+        with pytest.raises(GalleryError, match="earlier version of andornot: index the images again, into a new"):
+            use(tmp_path)
 
 
 # --- files that change ----------------------------------------------------------------------------------------------
 
 
 def test_a_second_index_does_nothing(gallery, folder, encoded):
-    before = {path.name: path.read_bytes() for path in gallery.folder.glob("features*")}
+    before, version = stored_files(gallery), gallery.version
     assert gallery.add(folder) == gallery.update() == Summary(unchanged=12)
     assert encoded == []
-    assert {path.name: path.read_bytes() for path in gallery.folder.glob("features*")} == before
+    assert (stored_files(gallery), gallery.version) == (before, version)
 
 
 def test_touched_files_are_recognised_by_their_content(gallery, folder, encoded):
@@ -141,7 +144,7 @@ def test_moved_files_keep_their_ids_and_are_not_encoded(gallery, folder, encoded
 def test_a_whole_folder_that_was_moved_keeps_its_ids(gallery, folder, tmp_path, encoded):
     ids = gallery.ids
     folder.rename(tmp_path / "moved")
-    with pytest.raises(GalleryError, match="is not there, and the gallery has 12 pictures from it"):
+    with pytest.raises(GalleryError, match="is not there, and the gallery has 12 images from it"):
         gallery.update()
     assert gallery.add(tmp_path / "moved") == Summary(moved=12)
     assert (gallery.ids, encoded) == (ids, [])
@@ -152,7 +155,7 @@ def test_a_whole_folder_that_was_moved_keeps_its_ids(gallery, folder, tmp_path, 
 
 def test_changed_files_are_encoded_again_and_keep_their_ids(gallery, folder, tmp_path, encoded):
     ids = gallery.ids
-    save_picture(folder / "004.png", 99)
+    save_image(folder / "004.png", 99)
     touch_later(folder / "004.png")
     assert gallery.update() == Summary(changed=1, unchanged=11)
     assert (gallery.ids, encoded) == (ids, [1])
@@ -163,15 +166,15 @@ def test_deleted_files_are_dropped_and_their_ids_never_used_again(gallery, folde
     for number in (10, 11):
         (folder / f"{number:03}.png").unlink()
     assert gallery.update() == Summary(removed=2, unchanged=10)
-    save_picture(folder / "new.png", 100)
+    save_image(folder / "new.png", 100)
     assert gallery.update() == Summary(added=1, unchanged=10)
     assert gallery.ids == [*range(1, 11), 13]
 
 
-def test_two_files_with_one_content_are_two_pictures_encoded_once(gallery, folder, tmp_path, encoded):
+def test_two_files_with_one_content_are_two_images_encoded_once(gallery, folder, tmp_path, encoded):
     shutil.copy(folder / "001.png", folder / "copy of 1.png")
     for name in ("twin a.png", "twin b.png"):
-        save_picture(folder / name, 50)
+        save_image(folder / name, 50)
     assert gallery.update() == Summary(added=3, unchanged=12)
     assert encoded == [1]
     assert_same_contents(gallery, fresh(gallery, tmp_path / "again"))
@@ -182,15 +185,26 @@ def test_files_that_change_places_take_their_features_with_them(gallery, folder,
     a.rename(folder / "x.png")
     b.rename(a)
     (folder / "x.png").rename(b)
-    save_picture(c, 77)
+    save_image(c, 77)
     touch_later(c)
     shutil.copy(folder / "005.png", folder / "z.png")
-    save_picture(folder / "005.png", 78)
+    save_image(folder / "005.png", 78)
     touch_later(folder / "005.png")
     assert gallery.update() == Summary(added=1, changed=4, unchanged=8)
     assert sum(encoded) == 2
     encoded.clear()
     assert_same_contents(gallery, fresh(gallery, tmp_path / "again"))
+
+
+def test_copies_of_a_touched_file_on_both_sides_of_it_are_copies_of_what_is_stored(gallery, folder, encoded):
+    shutil.copy(folder / "003.png", folder / "000 copy.png")
+    shutil.copy(folder / "003.png", folder / "later copy.png")
+    touch_later(folder / "003.png")
+    assert gallery.update() == Summary(added=2, unchanged=12)
+    assert encoded == []
+    stored = contents(gallery)
+    for name in ("000 copy.png", "later copy.png"):
+        assert (stored[str(folder / name)] == stored[str(folder / "003.png")]).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -202,9 +216,9 @@ def test_an_incremental_index_equals_a_fresh_one(seed, gallery, folder, tmp_path
         chosen = files[rng.integers(len(files))]
         match rng.integers(6):
             case 0:
-                save_picture(folder / f"new {step}.png", int(rng.integers(40)))
+                save_image(folder / f"new {step}.png", int(rng.integers(40)))
             case 1:
-                save_picture(chosen, int(rng.integers(40)))
+                save_image(chosen, int(rng.integers(40)))
                 touch_later(chosen)
             case 2:
                 target = folder / f"deep {step % 3}" / f"moved {step}.png"
@@ -230,7 +244,7 @@ def test_a_disk_that_is_not_mounted_does_not_empty_the_gallery(how, gallery, fol
     shutil.rmtree(folder)
     if how == "empty":
         folder.mkdir()
-    with pytest.raises(GalleryError, match=r"the gallery has 12 pictures from it: is a disk not mounted\? --prune"):
+    with pytest.raises(GalleryError, match=r"the gallery has 12 images from it: is a disk not mounted\? --prune"):
         gallery.update()
     assert len(Gallery.open(gallery.folder)) == 12
     assert gallery.update(prune=True) == Summary(removed=12)
@@ -239,7 +253,7 @@ def test_a_disk_that_is_not_mounted_does_not_empty_the_gallery(how, gallery, fol
 
 
 def test_only_the_folders_given_are_looked_through(gallery, folder, tmp_path):
-    save_picture(folder / "new.png", 50)
+    save_image(folder / "new.png", 50)
     assert gallery.add(photos(tmp_path / "more", 3, start=20)) == Summary(added=3)
     assert gallery.folders == (str(tmp_path / "more"), str(folder))
     (folder / "000.png").rename(tmp_path / "more" / "from the other.png")
@@ -256,26 +270,26 @@ def test_folders_may_lie_in_one_another(gallery, folder):
 
 
 def test_single_files_can_be_added_and_are_followed(gallery, tmp_path):
-    single = save_picture(tmp_path / "elsewhere" / "one.png", 60)
+    single = save_image(tmp_path / "elsewhere" / "one.png", 60)
     assert gallery.add(str(single)) == Summary(added=1)
     assert gallery.update() == Summary(unchanged=13)
     single.unlink()
     assert gallery.update() == Summary(removed=1, unchanged=12)
 
 
-def test_removed_pictures_are_out_and_their_files_stay(gallery, folder):
+def test_removed_images_are_out_and_their_files_stay(gallery, folder):
     assert gallery.remove(["000.png", "5"]) == 2
     assert len(gallery) == 10
     assert (folder / "000.png").exists()
-    with pytest.raises(GalleryError, match=r'no picture is called "nobody\.png"'):
+    with pytest.raises(GalleryError, match=r'no image is called "nobody\.png"'):
         gallery.remove("nobody.png")
     assert gallery.update() == Summary(added=2, unchanged=10)
     assert gallery.ids[-2:] == [13, 14]
 
 
-def test_a_folder_without_pictures_is_one_clear_line(gallery, tmp_path):
+def test_a_folder_without_images_is_one_clear_line(gallery, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(GalleryError, match="has no picture in it; file names that end in"):
+    with pytest.raises(GalleryError, match="has no image in it; file names that end in"):
         gallery.add(tmp_path / "empty")
     with pytest.raises(GalleryError, match="is not a folder"):
         gallery.add(tmp_path / "nowhere")
@@ -285,12 +299,12 @@ def test_odd_names_a_symlink_loop_and_broken_files(tmp_path, model):
     folder = tmp_path / "photos"
     names = ["with space.png", 'quo"te.png', "it's.png", "ünï code 図.png", "a & b.png", "new\nline.png", "~tilde.png"]
     for seed, name in enumerate(names):
-        save_picture(folder / name, seed)
+        save_image(folder / name, seed)
     (folder / os.fsdecode(b"\xff\xfe.png")).write_bytes((folder / names[0]).read_bytes())  # a name that is no text
     (folder / "loop").symlink_to(folder)
     (folder / "dangling.png").symlink_to(tmp_path / "nothing")
     (folder / "empty.jpg").write_bytes(b"")
-    (folder / "text.jpg").write_text("no picture")
+    (folder / "text.jpg").write_text("no image")
     (folder / "cut.png").write_bytes((folder / names[0]).read_bytes()[:300])
     os.mkfifo(folder / "pipe.jpg")
     gallery = Gallery.create(tmp_path / "g", model)
@@ -309,19 +323,19 @@ def test_odd_names_a_symlink_loop_and_broken_files(tmp_path, model):
 
 
 def test_broken_files_are_not_tried_again_until_they_change(gallery, folder, monkeypatch):
-    (folder / "later.png").write_bytes(b"half a picture")
+    (folder / "later.png").write_bytes(b"half an image")
     assert list(gallery.update().broken) == [str(folder / "later.png")]
     tried: list[str] = []
     original = encoding.scan_all
     monkeypatch.setattr(encoding, "scan_all", lambda paths, *rest: (tried.extend(paths), original(paths, *rest))[1])
     gallery.update()
     assert tried == []
-    save_picture(folder / "later.png", 70)
+    save_image(folder / "later.png", 70)
     assert gallery.update() == Summary(added=1, unchanged=12)
     assert gallery.broken == {}
 
 
-def test_a_picture_that_becomes_unreadable_is_dropped_and_listed(gallery, folder):
+def test_an_image_that_becomes_unreadable_is_dropped_and_listed(gallery, folder):
     (folder / "000.png").write_bytes(b"overwritten")
     summary = gallery.update()
     assert (len(gallery), list(summary.broken)) == (11, [str(folder / "000.png")])
@@ -342,7 +356,7 @@ def test_a_file_that_nobody_may_look_at_is_not_taken_for_deleted(gallery, folder
 
 
 def test_a_file_that_cannot_be_read_for_now_is_kept_and_tried_again(gallery, folder, monkeypatch):
-    save_picture(folder / "new.png", 80)
+    save_image(folder / "new.png", 80)
     touch_later(folder / "000.png")
 
     def refuse(path):
@@ -361,19 +375,19 @@ def test_a_file_that_cannot_be_read_for_now_is_kept_and_tried_again(gallery, fol
 # --- dates ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_time_of_a_picture_is_the_cameras_else_the_files(tmp_path, model):
+def test_the_time_of_an_image_is_the_cameras_else_the_files(tmp_path, model):
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0x9003] = "2019:07:04 18:30:00"
-    save_picture(tmp_path / "p" / "camera.jpg", 1, exif=exif)
-    plain = save_picture(tmp_path / "p" / "plain.jpg", 2)
+    save_image(tmp_path / "p" / "camera.jpg", 1, exif=exif)
+    plain = save_image(tmp_path / "p" / "plain.jpg", 2)
     os.utime(plain, (1_600_000_000, 1_600_000_000))  # in September 2020
-    damaged = save_picture(tmp_path / "p" / "damaged.jpg", 3, exif=b"Exif\0\0MM\0*nonsense of a date")
+    damaged = save_image(tmp_path / "p" / "damaged.jpg", 3, exif=b"Exif\0\0MM\0*nonsense of a date")
     os.utime(damaged, (1_700_000_000, 1_700_000_000))  # in November 2023
     gallery = Gallery.create(tmp_path / "g", model)
     assert gallery.add(tmp_path / "p").added == 3
 
     def found(**where: object) -> set[str]:
-        hits = gallery.search("plain.jpg", include_queries=True, where=Where(**where))
+        hits = gallery.search("plain.jpg", include_queries=True, filter=Filter(**where))
         return {Path(hit.path).name for hit in hits}
 
     assert found(after="2019", before="2020") == {"camera.jpg"}
@@ -400,10 +414,10 @@ def test_a_gallery_calibrates_its_own_model_in_one_pass(tmp_path, folder, encode
     stored = np.stack(list(contents(gallery).values()))
     expected = Model.calibrated(gallery.model.backbone, torch.from_numpy(stored).float(), gallery.model.recipe)
     assert gallery.model.id == expected.id
-    assert [path.name for path in gallery.folder.glob("model-*")] == ["model-0002"]
+    assert Model.load(gallery.folder / f"model-{gallery.model.id}").id == gallery.model.id
 
 
-def test_three_pictures_are_enough(tmp_path):
+def test_three_images_are_enough(tmp_path):
     gallery = Gallery.create(tmp_path / "g", recipe=tiny_recipe())
     gallery.add(photos(tmp_path / "three", 3))
     assert len(gallery.search("000.png & ~001.png")) == 1
@@ -415,19 +429,19 @@ def test_a_folder_of_nothing_but_broken_files_is_one_clear_line_and_can_be_mende
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"")
     gallery = Gallery.create(tmp_path / "g", recipe=tiny_recipe())
-    with pytest.raises(GalleryError, match=r"none of the 1 pictures can be read; .*a\.jpg: 0 bytes"):
+    with pytest.raises(GalleryError, match=r"none of the 1 images can be read; .*a\.jpg: 0 bytes"):
         gallery.add(tmp_path / "photos")
-    save_picture(tmp_path / "photos" / "a.jpg", 1)
+    save_image(tmp_path / "photos" / "a.jpg", 1)
     assert gallery.add(tmp_path / "photos") == Summary(added=1)
 
 
 def test_recalibration_is_worth_it_after_much_growth_and_runs_no_backbone(tmp_path, encoded):
     gallery = Gallery.create(tmp_path / "g", recipe=tiny_recipe())
     gallery.add(photos(tmp_path / "photos", 4))
-    assert not gallery.would_gain_by_recalibration
+    assert not gallery.needs_recalibration
     photos(tmp_path / "photos", 40, start=4)
     gallery.update()
-    assert gallery.would_gain_by_recalibration
+    assert gallery.needs_recalibration
     before, distances = gallery.model.id, [hit.distance for hit in gallery.search("000.png & 001.png")]
     reader = Gallery.open(gallery.folder)
     assert [hit.distance for hit in reader.search("000.png & 001.png")] == distances
@@ -435,7 +449,7 @@ def test_recalibration_is_worth_it_after_much_growth_and_runs_no_backbone(tmp_pa
     gallery.recalibrate()
     assert encoded == []
     assert gallery.model.id != before
-    assert not gallery.would_gain_by_recalibration
+    assert not gallery.needs_recalibration
     again = Gallery.create(tmp_path / "again", recipe=tiny_recipe())
     again.add(tmp_path / "photos")
     np.testing.assert_allclose(again.model.head.quantiles, gallery.model.head.quantiles, rtol=2e-3, atol=1e-3)
@@ -461,7 +475,7 @@ def test_a_trained_model_is_not_calibrated_anew(tmp_path, folder):
 def test_another_model_is_refused(gallery):
     with pytest.raises(GalleryError, match=r"was made with model .*, and this one is .*: leave --model out"):
         gallery.check_model(tiny_model(seed=1))
-    tiny_model(seed=1).save(gallery.folder / "model-0001")
+    tiny_model(seed=1).save(gallery.folder / f"model-{gallery.model.id}")
     with pytest.raises(GalleryError, match="is not the model that the gallery was made with"):
         Gallery.open(gallery.folder).search("000.png")
 
@@ -470,7 +484,10 @@ def test_another_model_is_refused(gallery):
 
 
 def test_a_second_writer_hears_who_holds_the_lock(gallery):
-    with writing(gallery.folder), pytest.raises(LockedError, match=f"is being written by process {os.getpid()} on "):
+    with (
+        lock_held(Storage(gallery.folder)),
+        pytest.raises(LockedError, match=f"is being written by process {os.getpid()} on "),
+    ):
         gallery.update()
     assert not (gallery.folder / HOLDER).exists()
     gallery.update()
@@ -483,22 +500,22 @@ def test_a_lock_that_a_killed_process_left_is_no_hindrance(gallery):
 
 def test_readers_keep_their_snapshot_while_a_writer_works(gallery, folder, monkeypatch):
     monkeypatch.setattr(encoding, "BATCH", 4)
-    monkeypatch.setattr(indexing, "COMMIT_PICTURES", 4)
+    monkeypatch.setattr(indexing, "COMMIT_SECONDS", 0.0)
     photos(folder, 20, start=12)
     (folder / "000.png").unlink()
     old = Gallery.open(gallery.folder)
     before = [(hit.id, hit.distance) for hit in old.search("001.png", top=50)]
     seen: list[int] = []
-    original = writer.Writer.commit
+    original = writing.Writer.commit
 
-    def commit(self: writer.Writer) -> None:
+    def commit(self: writing.Writer) -> None:
         original(self)
         reader = Gallery.open(gallery.folder)
         seen.append(len(reader))
         assert len(reader.search("001.png", top=50)) == len(reader) - 1
         assert [(hit.id, hit.distance) for hit in old.search("001.png", top=50)] == before
 
-    monkeypatch.setattr(writer.Writer, "commit", commit)
+    monkeypatch.setattr(writing.Writer, "commit", commit)
     gallery.update()
     assert len(set(seen)) > 3
     assert seen[0] >= 12
@@ -508,22 +525,22 @@ def test_readers_keep_their_snapshot_while_a_writer_works(gallery, folder, monke
     assert len(old) == 31
 
 
-def test_rows_that_nobody_uses_are_removed_under_readers_eyes(gallery, folder, monkeypatch):
-    monkeypatch.setattr(writer, "_SPARE_ROWS", 4)
+def test_many_changes_leave_readers_alone_and_few_files_behind(gallery, folder):
     old = Gallery.open(gallery.folder)
     before = old.search("001.png", top=50)
-    for seed in range(4):
+    for seed in range(30):
         for number in range(5):
-            save_picture(folder / f"{number:03}.png", 1000 * (seed + 1) + number)
+            save_image(folder / f"{number:03}.png", 1000 * (seed + 1) + number)
             touch_later(folder / f"{number:03}.png")
-        gallery.update()
-    assert gallery._snapshot.state.rows == 12 < 12 + 20
-    assert gallery._snapshot.state.first_file == 2
+        assert gallery.update() == Summary(changed=5, unchanged=7)
     assert old.search("001.png", top=50) == before
     assert gallery.search("7", include_queries=True)[0].id == 7
-    gallery.update()
-    assert [path.name for path in gallery.folder.glob("features*")] == ["features-0002.bin"]
-    assert_same_contents(gallery, Gallery.open(gallery.folder))
+    again = Gallery.open(gallery.folder)
+    assert_same_contents(gallery, again)
+    assert again.ids == old.ids
+    old.refresh()
+    assert_same_contents(gallery, old)
+    assert_same_contents(gallery, fresh(gallery, folder.parent / "again"))
 
 
 # --- speed of many files --------------------------------------------------------------------------------------------
@@ -533,7 +550,7 @@ def test_rows_that_nobody_uses_are_removed_under_readers_eyes(gallery, folder, m
 def test_ten_thousand_files(tmp_path, model):
     content = {}
     for seed in range(200):
-        path = save_picture(tmp_path / "one.png", seed)
+        path = save_image(tmp_path / "one.png", seed)
         content[seed] = path.read_bytes()
     for number in range(10_000):
         folder = tmp_path / "photos" / f"{number % 100:02}"
@@ -546,12 +563,18 @@ def test_ten_thousand_files(tmp_path, model):
     assert sum(hit.distance < 1e-3 for hit in hits) == 49
 
 
-def test_a_new_gallery_walks_its_folder_once_and_reads_its_database_a_few_times(tmp_path, folder, model, monkeypatch):
+def test_a_new_gallery_walks_its_folder_once(tmp_path, folder, model, monkeypatch):
     model.save(tmp_path / "model")
-    walks, reads = [], []
-    walk, read = scope.find_pictures, database._reader
-    monkeypatch.setattr(scope, "find_pictures", lambda root, **how: walks.append(how) or walk(root, **how))
-    monkeypatch.setattr(database, "_reader", lambda file: reads.append(file) or read(file))
+    walks, walk = [], scope.find_images
+    monkeypatch.setattr(scope, "find_images", lambda root, **how: walks.append(how) or walk(root, **how))
     assert main(["index", str(folder), "--gallery", str(tmp_path / "g"), "--model", str(tmp_path / "model")]) == 0
     assert len([how for how in walks if not how.get("first_only")]) == 1
-    assert len(reads) == 3  # as it was made, as its writer finds it, and as it is in the end
+
+
+def test_open_creates_a_gallery_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(creating, "load_recipe", lambda _: tiny_recipe())
+    with pytest.raises(GalleryError, match="there is no gallery"):
+        Gallery.open(tmp_path / "g")
+    assert len(Gallery.open(tmp_path / "g", create=True)) == 0
+    again = Gallery.open(tmp_path / "g", create=True)
+    assert again.version == Gallery.open(tmp_path / "g").version

@@ -2,23 +2,23 @@
 
 import io
 import os
-import shutil
-import sqlite3
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pillow_heif
 import pytest
-from galleries import contents, photos, pixels, save_picture, tiny_model
+from galleries import contents, photos, pixels, save_image, table_of, tiny_model
 from PIL import Image
 
-from andornot.data.decoding import to_tensor
-from andornot.gallery import Gallery, Summary, Where, encoding, scanning
-from andornot.gallery.digests import digest_of
-from andornot.gallery.feature_store import as_rows
+from andornot.data.converting import to_tensor
+from andornot.gallery import Filter, Gallery, Summary, scanning
+from andornot.gallery.encoding import to_half
+from andornot.gallery.records import digest_of
 from andornot.gallery.scanning import scan_all
 from andornot.model import Model
+from andornot.web.browsing import Browser
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +26,23 @@ def model() -> Model:
     return tiny_model()
 
 
-def scan(path: Path, model: Model) -> scanning.Scanned:
+def scan(path: Path, model: Model) -> scanning.ScannedFile:
     return next(scan_all([str(path)], model, lambda _: False))
 
 
 def replace(path: Path, seed: int) -> None:
-    """Another picture in the place of a file, in one step."""
-    save_picture(path.with_suffix(".part"), seed, format="PNG").replace(path)
+    """Another image in the place of a file, in one step."""
+    save_image(path.with_suffix(".part"), seed, format="PNG").replace(path)
 
 
 def rewrite(path: Path, seed: int) -> None:
-    """Another picture in the same file."""
-    other = save_picture(path.with_name("other.png"), seed)
+    """Another image in the same file."""
+    other = save_image(path.with_name("other.png"), seed)
     path.write_bytes(other.read_bytes())
     other.unlink()
 
 
-def shows(scanned: scanning.Scanned, seed: int) -> bool:
+def shows(scanned: scanning.ScannedFile, seed: int) -> bool:
     return bool((scanned.pixels == to_tensor(Image.fromarray(pixels(seed)))).all())
 
 
@@ -51,7 +51,7 @@ def shows(scanned: scanning.Scanned, seed: int) -> bool:
 def test_a_file_that_changes_meanwhile_keeps_digest_and_pixels_together(
     change, in_memory, tmp_path, model, monkeypatch
 ):
-    path = save_picture(tmp_path / "a.png", 1)
+    path = save_image(tmp_path / "a.png", 1)
     first, done = digest_of(path), []
 
     def digest_then_change(source):
@@ -79,7 +79,7 @@ def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, mon
     before = contents(gallery)
     rewrite(folder / "001.png", 9)
     stamps = iter(range(100))
-    monkeypatch.setattr(scanning, "_stamp", lambda _: (next(stamps), 0))
+    monkeypatch.setattr(scanning, "file_stamp", lambda _: (next(stamps), 0))
     summary = gallery.update()
     assert summary.broken == {str(folder / "001.png"): "it was changed while it was read"}
     assert gallery.broken == {}
@@ -89,7 +89,7 @@ def test_a_file_that_never_stops_changing_is_left_for_later(tmp_path, model, mon
 
 
 @pytest.mark.slow
-def test_files_that_are_replaced_all_the_time_never_get_features_of_another_picture(tmp_path, model):
+def test_files_that_are_replaced_all_the_time_never_get_features_of_another_image(tmp_path, model):
     folder, count, rounds = tmp_path / "photos", 120, 12
     contents_of = []
     for seed in range(40):
@@ -103,7 +103,7 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
     rows = []
     for content in contents_of:
         (tmp_path / "one.png").write_bytes(content)
-        rows.append(as_rows(model.activations([tmp_path / "one.png"], progress=False))[0])
+        rows.append(to_half(model.activations([tmp_path / "one.png"], progress=False))[0])
     right = {digest_of(content): row for content, row in zip(contents_of, rows, strict=True)}
     stop = threading.Event()
 
@@ -112,7 +112,7 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
         part = tmp_path / f"part-{number}"
         while not stop.is_set():
             path, chosen = folder / f"{rng.integers(count):03}.png", rng.integers(40)
-            # What comes after the picture makes it a new file, which must be decoded.
+            # What comes after the image makes it a new file, which must be decoded.
             content = contents_of[chosen] + rng.bytes(16)
             right[digest_of(content)] = rows[chosen]
             if rng.random() < 0.7:
@@ -129,9 +129,9 @@ def test_files_that_are_replaced_all_the_time_never_get_features_of_another_pict
         for _ in range(rounds):
             gallery.add(folder, progress=False)
             stored = contents(gallery)
-            for picture in gallery._snapshot.pictures():
-                if picture.digest in right:  # else it was read while it was written, and is a picture all the same
-                    np.testing.assert_allclose(stored[picture.path], right[picture.digest], rtol=2e-3, atol=1e-3)
+            for image in table_of(gallery).records():
+                if image.digest in right:  # else it was read while it was written, and is an image all the same
+                    np.testing.assert_allclose(stored[image.path], right[image.digest], rtol=2e-3, atol=1e-3)
                     checked += 1
     finally:
         stop.set()
@@ -152,10 +152,10 @@ def dated(text: str = "2019:07:04 18:30:00") -> Image.Exif:
 
 @pytest.fixture
 def gallery(tmp_path, model) -> Gallery:
-    save_picture(tmp_path / "p" / "camera.webp", 1, exif=dated())
+    save_image(tmp_path / "p" / "camera.webp", 1, exif=dated())
     (tmp_path / "p" / "transparent.png").parent.mkdir(exist_ok=True)
     Image.fromarray(pixels(2)).convert("RGBA").save(tmp_path / "p" / "transparent.png", exif=dated())
-    plain = save_picture(tmp_path / "p" / "plain.png", 3)
+    plain = save_image(tmp_path / "p" / "plain.png", 3)
     os.utime(plain, (1_600_000_000, 1_600_000_000))
     made = Gallery.create(tmp_path / "g", model)
     made.add(tmp_path / "p")
@@ -163,7 +163,7 @@ def gallery(tmp_path, model) -> Gallery:
 
 
 def dates(gallery: Gallery, **where: object) -> dict[str, tuple[str, str]]:
-    hits = gallery.search("plain.png", include_queries=True, where=Where(**where))
+    hits = gallery.search("plain.png", include_queries=True, filter=Filter(**where))
     return {Path(hit.path).name: (hit.taken, hit.taken_from) for hit in hits}
 
 
@@ -191,20 +191,18 @@ def test_a_copy_and_a_moved_file_have_their_own_date(gallery, tmp_path):
     assert told["moved.webp"] == CAMERA
 
 
-def test_a_gallery_of_version_0_1_says_that_it_does_not_know_until_the_next_index(gallery, monkeypatch):
-    with sqlite3.connect(gallery.folder / "gallery.sqlite") as database:
-        database.execute("DROP TABLE origins")
-    shutil.rmtree(gallery.folder / "derived")
-    old = Gallery.open(gallery.folder)
-    assert {origin for _, origin in dates(old).values()} == {"unknown"}
-    assert set(dates(old, after="2019")) == {"camera.webp", "transparent.png", "plain.png"}
-    monkeypatch.setattr(encoding, "scan_all", lambda paths, *_: iter(pytest.fail(f"read {p}") for p in paths))
-    assert old.update() == Summary(unchanged=3)
-    assert {name: origin for name, (_, origin) in dates(old).items()} == {
-        "camera.webp": "camera",
-        "transparent.png": "camera",
-        "plain.png": "file",
-    }
+@pytest.mark.parametrize("year", [1905, 1969, 2262, 2263, 2300, 2400])
+def test_a_file_of_any_date_is_indexed_once(year, gallery, tmp_path):
+    odd = save_image(tmp_path / "p" / "odd.png", 9)
+    seconds = datetime(year, 6, 1, 12).timestamp()
+    os.utime(odd, (seconds, seconds))
+    if odd.stat().st_mtime != seconds:
+        pytest.skip("this file system has no such dates")
+    assert gallery.update() == Summary(added=1, unchanged=3)
+    assert gallery.update() == Summary(unchanged=4)
+    assert dates(gallery)["odd.png"] == (f"{year}-06-01T12:00:00", "file")
+    assert "odd.png" in dates(Gallery.open(gallery.folder), after=f"{year}-06", before=f"{year}-07", file_dates=True)
+    assert str(year) in {str(one.year) for one in Browser(gallery.planner).period}
 
 
 # --- what is not supported ------------------------------------------------------------------------------------------
@@ -220,7 +218,7 @@ def test_what_is_not_supported_is_counted(tmp_path, model):
     assert list(summary.broken) == [str(folder / "bad.dng")]
 
 
-def test_a_picture_that_wanted_a_package_is_tried_again(tmp_path, model, monkeypatch):
+def test_an_image_that_wanted_a_package_is_tried_again(tmp_path, model, monkeypatch):
     folder = photos(tmp_path / "photos", 2)
     pillow_heif.register_heif_opener()
     Image.new("RGB", (64, 64)).save(folder / "phone.heic")

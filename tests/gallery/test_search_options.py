@@ -8,11 +8,10 @@ from galleries import photos, tiny_model
 
 from andornot import Formula, cross_entropy, degree_distance
 from andornot.commands.main import make_parser
-from andornot.gallery import Gallery, GalleryError, SearchOptions, Where
-from andornot.gallery.engines import exact
+from andornot.gallery import Filter, Gallery, GalleryError, SearchOptions, shard
 from andornot.gallery.options import options_of
 from andornot.logic.distance import SCORES, Score
-from andornot.web.parameters import Searched
+from andornot.web.parameters import SearchParameters
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +23,14 @@ def gallery(tmp_path_factory) -> Gallery:
 
 
 def test_options_are_values():
-    assert SearchOptions(top=np.int64(3)) == SearchOptions(3, where=None) != SearchOptions(4)
-    assert len({SearchOptions(), SearchOptions(where=Where()), replace(SearchOptions(3), top=10)}) == 1
+    assert SearchOptions(top=np.int64(3)) == SearchOptions(3, filter=None) != SearchOptions(4)
+    assert len({SearchOptions(), SearchOptions(filter=Filter()), replace(SearchOptions(3), top=10)}) == 1
 
 
 def test_each_option_has_a_default_and_says_what_it_is_for():
     assert [option.name for option in options_of(SearchOptions)] == [
         *("top", "score", "semantics", "logic"),
-        *(field.name for field in fields(Where)),
+        *(field.name for field in fields(Filter)),
         *("include_queries", "why", "min_truth", "expand"),
     ]
     assert all(option.help for option in options_of(SearchOptions))
@@ -43,23 +42,23 @@ def test_the_command_has_a_flag_for_each_option():
         return SearchOptions.of(vars(make_parser(arguments).parse_args(arguments)))
 
     assert parsed() == SearchOptions()
-    expected = SearchOptions(3, "centred", where=Where(label="dogs", file_dates=True), why=True)
-    assert parsed("--top=3", "--score=centred", "--label=dogs", "--file-dates", "--why") == expected
+    expected = SearchOptions(3, "centered", filter=Filter(label="dogs", file_dates=True), why=True)
+    assert parsed("--top=3", "--score=centered", "--label=dogs", "--file-dates", "--why") == expected
 
 
 def test_the_api_has_a_parameter_for_each_option():
-    assert Searched.model_fields.keys() - {"formula"} == {o.name for o in options_of(SearchOptions)}
-    asked = Searched(formula="1", label="dogs", after="", why=True)
-    assert asked.options == SearchOptions(48, where=Where(label="dogs"), why=True)
+    assert SearchParameters.model_fields.keys() - {"formula"} == {o.name for o in options_of(SearchOptions)}
+    asked = SearchParameters(formula="1", label="dogs", after="", why=True)
+    assert asked.options == SearchOptions(48, filter=Filter(label="dogs"), why=True)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"semantics": "exakt"}, 'unknown semantics "exakt"; did you mean "exact"'),
-        ({"logic": "fuzzy"}, 'unknown logic "fuzzy", there are godel, lukasiewicz, product'),
+        ({"logic": "fuzzy"}, r'unknown logic "fuzzy" \(choose from godel, lukasiewicz, product'),
         ({"score": None}, 'unknown score "None"'),
-        ({"where": "here"}, "where must be a Where"),
+        ({"filter": "here"}, "filter must be a Filter"),
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_line(wrong, message):
@@ -98,16 +97,16 @@ def test_a_score_that_is_known_gives_the_same_as_its_name(gallery):
 
 def test_a_function_is_a_score_too(gallery):
     for name, distance in (("degrees", degree_distance), ("cross-entropy", cross_entropy)):
-        own = gallery.search(["3 - 4", "5"], 5, distance, where=Where(label="photos"))
+        own = gallery.search(["3 - 4", "5"], 5, distance, filter=Filter(label="photos"))
         named = gallery.search(["3 - 4", "5"], 5, name)
         assert [[hit.id for hit in hits] for hits in own] == [[hit.id for hit in hits] for hits in named]
         flat = [[hit.distance for hits in found for hit in hits] for found in (own, named)]
         assert flat[0] == pytest.approx(flat[1], rel=2e-3, abs=2e-3)
 
 
-def test_a_function_compares_some_pictures_at_a_time_and_finds_the_same(gallery, monkeypatch):
+def test_a_function_compares_some_images_at_a_time_and_finds_the_same(gallery, monkeypatch):
     whole = [hit.id for hit in gallery.search("3 - 4", 5, degree_distance)]
-    monkeypatch.setattr(exact, "_COMPARED_AT_ONCE", 5)
+    monkeypatch.setattr(shard, "_REPRESENTED", 5)
     assert [hit.id for hit in gallery.search("3 - 4", 5, degree_distance)] == whole
 
 
@@ -115,17 +114,17 @@ def test_a_score_that_cannot_work_is_one_clear_line(gallery):
     def some(representation):
         return representation.degrees[..., :3]
 
-    with pytest.raises(GalleryError, match="this one's have 3 numbers for a query, and 16 for a picture"):
+    with pytest.raises(GalleryError, match="this one's have 3 numbers for a query, and 16 for an image"):
         gallery.search("1", score=Score(some, lambda representation: representation.degrees))
-    with pytest.raises(GalleryError, match="why cannot be told by this score"):
+    with pytest.raises(GalleryError, match="why is not supported for this score"):
         gallery.search("1", score=Score(some, some), why=True)
     with pytest.raises(GalleryError, match="why cannot be told by a score that is a function"):
         gallery.search("1", score=degree_distance, why=True)
     with pytest.raises(GalleryError, match=r"this one made \(12, 16\) of Q = 1 and G = 12"):
-        gallery.search("1", score=lambda _, pictures: pictures.degrees)
+        gallery.search("1", score=lambda _, images: images.degrees)
 
 
-def test_pictures_are_represented_by_any_of_their_names(gallery):
+def test_images_are_represented_by_any_of_their_names(gallery):
     path = gallery.paths[4]
     by_id, by_name, by_path = gallery.represent([5, "004.png", path])
     assert by_id == by_name == by_path

@@ -1,18 +1,20 @@
-"""A gallery whose pictures show what a test says, without a classifier."""
+"""A gallery whose images show what a test says, whatever is in their files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
-from galleries import photos, tiny_model
+from galleries import naming_recipe, photos, tiny_model
 
 from andornot import AndornotError
 from andornot.gallery import Gallery
-from andornot.ssl.backbones import Backbone
-from andornot.words import KeptClasses, wordnet_nouns
+from andornot.gallery.encoding import classes_to_bytes
+from andornot.gallery.rows import CLASSES, sealed_column
+from andornot.gallery.storage import Storage
+from andornot.gallery.writing import open_writer
+from andornot.words import QuantizedClasses, wordnet_nouns
 
 
 @contextmanager
@@ -28,35 +30,25 @@ def one_clear_line() -> Iterator[None]:
     assert len(message) < 500
 
 
-class Seen:
-    """Stands for what is kept of the classes: by row, the nouns that a picture shows, and how much of each."""
-
-    def __init__(self, shown: Mapping[int, Mapping[str, float]]) -> None:
-        self.shown = dict(shown)
-        self.rows_read = 0
-
-    def has(self, rows: np.ndarray) -> np.ndarray:
-        return np.array([row in self.shown for row in rows.tolist()], bool)
-
-    def read(self, rows: np.ndarray) -> KeptClasses:
-        self.rows_read += len(rows)
-        evidence = torch.zeros(len(rows), 1000)
-        for place, row in enumerate(rows.tolist()):
-            for noun, weight in self.shown.get(row, {}).items():
+def show_nouns(gallery: Gallery, shown: Mapping[int, Mapping[str, float]]) -> None:
+    """Store what images show, by id: nouns, and how much of each. The classes of other images become unknown."""
+    with open_writer(Storage(gallery.address)) as writer:
+        table = writer.table
+        evidence = torch.zeros(len(table), 1000)
+        for place, identity in enumerate(table.ids.tolist()):
+            for noun, weight in shown.get(identity, {}).items():
                 evidence[place, wordnet_nouns().look_up(noun).classes[0]] = weight
-        return KeptClasses.of(evidence)
-
-
-def let_classes_be_named(monkeypatch: pytest.MonkeyPatch, seen: Seen | None) -> None:
-    """From here on every backbone has ImageNet's classes, and galleries keep what was `seen`."""
-    monkeypatch.setattr(Backbone, "classes", "imagenet-1k", raising=False)
-    monkeypatch.setattr(Gallery, "_kept_classes", property(lambda _: seen))
-
-
-def worded_gallery(folder: Path, monkeypatch: pytest.MonkeyPatch, shown: Mapping[int, Mapping[str, float]]) -> Gallery:
-    """Pictures `000.png` and so on, which show what is said of their rows."""
-    gallery = Gallery.create(folder / "g", tiny_model())
-    gallery.add(photos(folder / "photos", 12))
-    let_classes_be_named(monkeypatch, Seen(shown))
+        known = np.isin(table.ids, list(shown))
+        rows = table.take(table.ids, sorted(table.columns)).drop_columns([CLASSES])
+        classes = sealed_column(table.ids, classes_to_bytes(QuantizedClasses.of(evidence)), known)
+        writer.put(rows.append_column(CLASSES, classes), table.ids.tolist())
+        writer.finish()
     gallery.refresh()
+
+
+def worded_gallery(folder: Path, shown: Mapping[int, Mapping[str, float]]) -> Gallery:
+    """Return a gallery of images `000.png` and so on, whose ids count from 1, which show what is said of their ids."""
+    gallery = Gallery.create(folder / "g", tiny_model(recipe=naming_recipe()))
+    gallery.add(photos(folder / "photos", 12))
+    show_nouns(gallery, shown)
     return gallery

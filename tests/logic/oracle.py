@@ -108,7 +108,7 @@ def counting(logic: str, k: int) -> TruthFunction:
 
 
 def truth_of_condition(tree: tuple, values: Mapping[str, float], logic: str, joined_by: str = "and") -> float:
-    """The truth of a condition in one picture, by recursion over its tree, from those of its terms."""
+    """The truth of a condition in one image, by recursion over its tree, from those of its terms."""
     kind, *rest = tree
     if kind == "term":
         return values[rest[0]]

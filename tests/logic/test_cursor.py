@@ -43,7 +43,7 @@ def test_what_stands_at_the_cursor(marked, expected):
 
 
 def test_a_kind_and_a_list_are_known():
-    assert [spot.kind for spot in spots("picture:a", 9)] == ["picture"]
+    assert [spot.kind for spot in spots("image:a", 7)] == ["image"]
     assert [spot.in_list for spot in spots("like(a, b", 9)] == [True]
     assert [spot.in_list for spot in spots("like(a, b) and c", 16)] == [False]
 

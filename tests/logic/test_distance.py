@@ -69,7 +69,7 @@ def test_a_score_is_the_inner_product_of_two_vectors(name):
     expected = [[AS_SCORES[name](q, g) for g in gallery] for q in queries]
     np.testing.assert_allclose(vectors @ others.T, expected, atol=1e-12)
     assert vectors.shape[1] == (6 if name == "degrees" else 30)
-    torch.testing.assert_close(SCORES[name].query(queries[1]), vectors[1], msg="one picture, or many")
+    torch.testing.assert_close(SCORES[name].query(queries[1]), vectors[1], msg="one image, or many")
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -111,7 +111,7 @@ def test_half_precision_is_added_up_in_float32(distance, dtype):
 
 
 @pytest.mark.parametrize("distance", [*ALL_PAIRS, aon.logic.expected_bce])
-def test_crisp_and_empty_pictures_give_finite_distances(distance):
+def test_crisp_and_empty_images_give_finite_distances(distance):
     eye = torch.eye(4)
     crisp = Representation(eye.unsqueeze(1))
     assert distance(crisp, crisp).isfinite().all()
@@ -145,9 +145,19 @@ def test_cross_entropy_has_a_ceiling():
     assert aon.cross_entropy(crisp, ~crisp).item() == pytest.approx(-math.log(1e-12))
 
 
-def test_a_picture_without_features_is_at_degree_distance_one():
+def test_an_image_without_features_is_at_degree_distance_one():
     nothing = Representation([[1.0, 0.0], [1.0, 0.0]])
     assert aon.degree_distance(nothing, some(0, 3, n=2, m=2).to(torch.float32)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("degree", [0.0, 1e-40, 1e-30, 0.5])
+def test_the_gradient_of_the_degree_distance_is_finite_and_nothing_without_features(degree):
+    probs = torch.tensor([[[1.0 - degree, degree], [1.0, 0.0]], [[0.3, 0.7], [0.6, 0.4]]], requires_grad=True)
+    image = Representation(probs)
+    aon.degree_distance(image, image).sum().backward()
+    assert probs.grad.isfinite().all()
+    if degree == 0:
+        assert (probs.grad[0] == 0).all()
 
 
 def test_an_or_contains_both_of_its_operands_more_than_they_contain_each_other():
@@ -180,7 +190,7 @@ def test_expected_bce_agrees_with_torch_and_broadcasts():
 
 
 def test_small_degrees_have_a_direction_too():
-    """An AND of many pictures has hardly any of any feature, but not the same of each."""
+    """An AND of many images has hardly any of any feature, but not the same of each."""
     strong = Representation([[0.2, 0.8], [0.6, 0.4]])
     weak = Representation([[1.0, 8e-20], [1.0, 4e-20]])
     assert aon.degree_distance(weak, strong).item() == pytest.approx(0, abs=1e-6)

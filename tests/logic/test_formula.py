@@ -7,7 +7,7 @@ from formulas import formulas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from andornot import Formula, FormulaError
+from andornot import Formula, FormulaError, Representation
 from andornot.logic.parser import MAX_CHARACTERS, MAX_NESTING
 
 CANONICAL = {
@@ -58,20 +58,20 @@ CANONICAL = {
     '"a & ~b"': '"a & ~b"',
     '"-a" - "b-"': '"-a" - "b-"',
     '"like" | "LIKE.jpg" | like.jpg': '"like" | LIKE.jpg | like.jpg',
-    # several pictures of one thing
+    # several images of one thing
     "LIKE( a,b |c )": "like(a, b | c)",
     "~like(a) - like(b, like(c, d))": "~like(a) - like(b, like(c, d))",
     # atoms
-    "word:dog & Picture:dog": "word:dog & picture:dog",
+    "word:dog & Image:dog": "word:dog & image:dog",
     'word : "polar bear"': 'word:"polar bear"',
-    "picture:'a.jpg'": "picture:a.jpg",
+    "image:'a.jpg'": "image:a.jpg",
     'word:"and"': 'word:"and"',
-    "word | picture": "word | picture",
+    "word | image": "word | image",
     "a.jpg[.1,0.20, 0.6,1]": "a.jpg[0.1, 0.2, 0.6, 1]",
     "a-b.jpg [0, 0, 1.0, 1]": "a-b.jpg[0, 0, 1, 1]",
     '"x [1].jpg"[0, 1, 300, 200]': '"x [1].jpg"[0, 1, 300, 200]',
     '"a[0, 0, 1, 1]"': '"a[0, 0, 1, 1]"',
-    "picture:17[0, 0, 0.00001, 1]": "picture:17[0, 0, 0.00001, 1]",
+    "image:17[0, 0, 0.00001, 1]": "image:17[0, 0, 0.00001, 1]",
     "a[0,0,1,1]-b": "a[0, 0, 1, 1] - b",
     # words join conditions, and bind weaker than symbols
     "a AND b Or NOT c": "a and b or not c",
@@ -170,8 +170,8 @@ ERRORS = {
     "at_least(3, a, b)": (0, "at_least(3, …) needs 3 operands or more, and has 2"),
     "at_least(1, a": (8, 'this "(" is never closed'),
     "at_least & b": (0, 'expected "(" behind "at_least"; as a name it goes in quotes: "at_least"'),
-    # several pictures of one thing
-    "like()": (5, "like needs a picture or more: like(a, b, c)"),
+    # several images of one thing
+    "like()": (5, "like needs an image or more: like(a, b, c)"),
     "like": (0, 'expected "(" behind "like"; as a name it goes in quotes: "like"'),
     "Like & a": (0, 'as a name it goes in quotes: "Like"'),
     "like(a,)": (7, 'found ")"'),
@@ -184,17 +184,17 @@ ERRORS = {
     "a and or b": (6, 'found "or"'),
     "not": (3, "found the end"),
     # conditions where terms are asked for
-    "(a and b) | c": (10, 'write (a and b) or c: "|" joins pictures, "or" joins conditions'),
-    "x & (a or b)": (2, 'write x and (a or b): "&" joins pictures, "and" joins conditions'),
-    "(a and b) - c": (10, 'write (a and b) and not c: "-" joins pictures, "and not" joins conditions'),
+    "(a and b) | c": (10, 'write (a and b) or c: "|" joins images, "or" joins conditions'),
+    "x & (a or b)": (2, 'write x and (a or b): "&" joins images, "and" joins conditions'),
+    "(a and b) - c": (10, 'write (a and b) and not c: "-" joins images, "and not" joins conditions'),
     "a | not b": (2, "write a or not b"),
     "a | not b & c": (2, "write a or not b & c"),
-    "~(a or b)": (0, 'write not (a or b): "~" is for pictures, "not" for conditions'),
+    "~(a or b)": (0, 'write not (a or b): "~" is for images, "not" for conditions'),
     "~not a": (0, "write not not a"),
     f"({' and '.join('abc' * 20)}) | c": (358, "write … or c"),
-    "at_least(1, a, b and c)": (17, 'at_least(…) is of pictures, not of conditions: write "&" for "and"'),
+    "at_least(1, a, b and c)": (17, 'at_least(…) is of images, not of conditions: write "&" for "and"'),
     "at_least(1, (not a))": (13, 'write "~" for "not"'),
-    "like(a or b)": (7, 'like(…) is of pictures, not of conditions: write "|" for "or"'),
+    "like(a or b)": (7, 'like(…) is of images, not of conditions: write "|" for "or"'),
     # weights
     "2*a | b": (4, "a weight counts a whole term: write 2*(a | b), or 2*a or b"),
     "a | 0.5*b": (2, "a weight counts a whole term: write 0.5*(a | b), or a or 0.5*b"),
@@ -230,21 +230,21 @@ ERRORS = {
     "a[": (2, "a crop has four numbers"),
     "a[0.5, 0, 0.5, 1]": (1, "the crop is empty, with left 0.5, right 0.5; it is [left, top, right, bottom]"),
     "a[0, 30, 20, 10]": (1, "the crop is empty, with top 30, bottom 10"),
-    "a[-0.1, 0, 1, 1]": (2, 'a crop begins at 0: "-0.1" is outside of the picture'),
-    "a[0, 0, 1.5, 1]": (8, "1.5 is outside of the picture: a crop is all in fractions from 0 to 1, or all in whole"),
+    "a[-0.1, 0, 1, 1]": (2, 'a crop begins at 0: "-0.1" is outside of the image'),
+    "a[0, 0, 1.5, 1]": (8, "1.5 is outside of the image: a crop is all in fractions from 0 to 1, or all in whole"),
     "a[0, 0, 0.5, 200]": (
         8,
         "0.5 does not go with 200: a crop is all in fractions from 0 to 1, or all in whole pixels",
     ),
-    f"a[0, 0, {'9' * 400}, 1]": (8, "no picture is wider than 1,000,000 pixels"),
+    f"a[0, 0, {'9' * 400}, 1]": (8, "no image is wider than 1,000,000 pixels"),
     "a[0, 0, 1, 1][0, 0, 1, 1]": (13, 'before "["'),
     "[0, 0, 1, 1]": (0, 'found "["'),
     "a]": (1, "a name with such a character goes in quotes"),
     # kinds
     "word:": (5, 'expected a name behind "word:", found the end'),
     "word:or": (5, 'as a name it goes in quotes: "or"'),
-    "C:/a.jpg": (0, 'before ":" stands "word" or "picture", not "C"; a name with ":" goes in quotes'),
-    "word:dog[0, 0, 1, 1]": (8, "a crop is of a picture, and this is a word"),
+    "C:/a.jpg": (0, 'before ":" stands "word" or "image", not "C"; a name with ":" goes in quotes'),
+    "word:dog[0, 0, 1, 1]": (8, "a crop is of an image, and this is a word"),
     '"word":dog': (6, 'before ":"'),
     ":dog": (0, 'found ":"'),
 }
@@ -273,7 +273,7 @@ def test_the_caret_stands_under_the_spot():
 def test_nothing_is_pointed_at_in_a_formula_without_text():
     with pytest.raises(FormulaError) as caught:
         Formula("  ")
-    assert str(caught.value) == "the formula is empty: write a picture or a word, such as beach.jpg or dog"
+    assert str(caught.value) == "the formula is empty: write an image or a word, such as beach.jpg or dog"
 
 
 def test_the_caret_counts_the_columns_of_wide_letters_and_accents():
@@ -303,7 +303,7 @@ def test_errors_survive_pickling():
     with pytest.raises(FormulaError) as caught:
         Formula("a &")
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.position) == (str(caught.value), 3)
+    assert (str(again), again.span, again.code) == (str(caught.value), (3, 3), "missing-operand")
 
 
 def test_length_is_limited():
@@ -413,6 +413,18 @@ def test_any_name_can_be_quoted(name):
     assert Formula(str(formula)).names[0] == name
 
 
+@pytest.mark.parametrize(
+    "name", ['"' * 9_000, "'" * 9_000, '"' * 3_300 + "'" * 3_300, "\\" * 4_900, '"\\' * 2_000, 'x[1]"' * 1_500]
+)
+@pytest.mark.parametrize("ends", ["", "&b", " and b", "[0,.5,1,1]"])
+def test_the_longest_names_are_written_so_that_they_can_be_read_again(name, ends):
+    written = name.replace("\\", "\\\\")
+    quote = "'" if name.count('"') > name.count("'") else '"'
+    formula = Formula(f"{quote}{written.replace(quote, chr(92) + quote)}{quote}{ends}")
+    assert formula.names[0] == name
+    assert Formula(str(formula)) == formula
+
+
 def test_a_formula_shows_every_mention_of_a_name_and_where_it_stands():
     formula = Formula('at_least(2, a, "b c", a) - ~a')
     assert [mention.name for mention in formula.mentions] == ["a", "b c", "a", "a"]
@@ -426,9 +438,60 @@ def test_a_formula_shows_its_program():
 
 
 @pytest.mark.parametrize(
-    ("text", "length"), [("a & & b", 1), ("a &", 0), ('a "long name"', 11), ("a $ b", 1), ("a 'b", 1)]
+    ("text", "length"),
+    [
+        ("a & & b", 1),
+        ("a &", 0),
+        ('a "long name"', 11),
+        ("a $ b", 1),
+        ("a 'b", 1),
+        ("a image:b.jpg", 11),
+        ("a word : 'b c' & d", 12),
+        ("a 'word':b", 6),
+        ("a word", 4),
+        ("x:b", 1),
+    ],
 )
 def test_an_error_says_how_long_the_piece_is_that_it_points_at(text, length):
     with pytest.raises(FormulaError) as caught:
         Formula(text)
-    assert caught.value.length == length
+    start, end = caught.value.span
+    assert (start, end - start) == (caught.value.position, length)
+
+
+CODES = {
+    "": "empty-formula",
+    "a && b": "duplicate-operator",
+    "a &": "missing-operand",
+    "a b": "missing-operator",
+    "a $ b": "unexpected-character",
+    "a, b": "unexpected-comma",
+    "(a": "unclosed-bracket",
+    "a)": "unmatched-bracket",
+    "'a": "unclosed-quote",
+    '""': "empty-name",
+    '"\\a"': "bad-escape",
+    "x:a": "bad-kind",
+    "a[0]": "bad-crop",
+    "word:a[0, 0, 1, 1]": "crop-of-word",
+    "0*a": "bad-weight",
+    "at_least(3, a)": "bad-at-least-count",
+    "(a and b) | c": "condition-in-term",
+    "~" * 300 + "a": "too-deep",
+    "a" * 10_001: "too-long",
+}
+
+
+@pytest.mark.parametrize("text", CODES, ids=CODES.values())
+def test_each_mistake_has_a_code(text):
+    with pytest.raises(FormulaError) as caught:
+        Formula(text)
+    assert caught.value.code == CODES[text]
+
+
+def test_unknown_names_come_with_suggestions():
+    a = Representation([[0.5, 0.5]])
+    with pytest.raises(FormulaError) as caught:
+        Formula("beech & a").evaluate({"beach": a, "a": a})
+    error = caught.value
+    assert (error.code, error.span, error.suggestions) == ("unknown-name", (0, 5), ("beach",))

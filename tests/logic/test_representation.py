@@ -96,7 +96,7 @@ def test_degrees_are_expected_truth_values(dtype):
     torch.testing.assert_close(r.degrees.double(), expected, atol=torch.finfo(dtype).eps, rtol=0)
 
 
-def test_indexing_takes_pictures_never_features():
+def test_indexing_takes_images_never_features():
     r = batch(4, 6, 3, 2)
     assert r[0].batch_shape == (6,)
     assert r[0, 1].batch_shape == ()

@@ -1,7 +1,8 @@
-"""Conditions: what they are made of, their truth in each picture, and the laws that it keeps."""
+"""Conditions: what they are made of, their truth in each image, and the laws that it keeps."""
 
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -65,18 +66,18 @@ def test_words_and_weights_make_a_condition(text, is_condition):
 
 
 def test_the_atoms_of_a_formula_have_a_kind_and_a_crop():
-    formula = Formula('word:dog and "b c.jpg"[0, 0.5, 1, 1] & picture:dog or dog and word:dog and 7[0, 1, 2, 3]')
+    formula = Formula('word:dog and "b c.jpg"[0, 0.5, 1, 1] & image:dog or dog and word:dog and 7[0, 1, 2, 3]')
     assert formula.names == ("dog", "b c.jpg", "7")
     assert formula.atoms == (
         Atom("dog", "word"),
         Atom("b c.jpg", crop=Crop(0, 0.5, 1, 1)),
-        Atom("dog", "picture"),
+        Atom("dog", "image"),
         Atom("dog"),
         Atom("7", crop=Crop(0, 1, 2, 3)),
     )
     assert [atom.crop.in_pixels for atom in formula.atoms if atom.crop] == [False, True]
     pieces = [formula.text[mention.start : mention.end] for mention in formula.mentions]
-    assert pieces == ["word:dog", '"b c.jpg"[0, 0.5, 1, 1]', "picture:dog", "dog", "word:dog", "7[0, 1, 2, 3]"]
+    assert pieces == ["word:dog", '"b c.jpg"[0, 0.5, 1, 1]', "image:dog", "dog", "word:dog", "7[0, 1, 2, 3]"]
 
 
 def test_errors_of_a_term_point_into_the_whole_condition():
@@ -107,9 +108,9 @@ def test_formulas_survive_pickling(text):
 
 
 CONDITIONS_FOR_TERMS = {
-    "a and b": (2, '"and" makes this a condition, which has a truth in each picture and no representation; "&" joins'),
+    "a and b": (2, '"and" makes this a condition, which has a truth in each image and no representation; "&" joins'),
     "a or b and c": (2, '"or" makes this a condition'),
-    "not a": (0, '"not" makes this a condition, which has a truth in each picture and no representation; "~" is for'),
+    "not a": (0, '"not" makes this a condition, which has a truth in each image and no representation; "~" is for'),
     "2*a": (0, "a weight makes this a condition"),
 }
 
@@ -130,7 +131,7 @@ def test_a_condition_where_a_term_is_asked_for_is_told_at_the_word_that_makes_it
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_condition_has_a_truth_in_each_picture():
+def test_a_condition_has_a_truth_in_each_image():
     values = {"a": torch.tensor([1.0, 0.5, 0.5]), "b | c": torch.tensor([0.0, 0.5, 1.0])}
     formula = Formula("a and not (b | c)")
     assert formula.truth(values).tolist() == [1, 0.25, 0]
@@ -294,7 +295,7 @@ def test_the_truth_of_a_term_is_given_by_its_text_its_name_or_itself(keys):
 ONE = torch.ones(2)
 BAD_TRUTHS = [
     ({"a": ONE}, 'the truth of "b | c" is not given'),
-    ({"a": ONE, "b": ONE}, 'unknown term "b", there are a, b | c'),
+    ({"a": ONE, "b": ONE}, 'unknown term "b" (choose from a, b | c)'),
     ({"a": ONE, "c | b": ONE}, 'unknown term "c | b"; did you mean "b | c"?'),
     ({"a": ONE, "b | c": ONE, "": ONE}, 'unknown term ""'),
     ({"a": ONE, "b | c": ONE, 3: ONE}, 'unknown term "3"'),
@@ -302,7 +303,7 @@ BAD_TRUTHS = [
     ({"a": ONE, "b | c": 2 * ONE}, 'a truth goes from 0 to 1; one of "b | c" is 2'),
     ({"a": -ONE, "b | c": ONE}, 'a truth goes from 0 to 1; one of "a" is -1'),
     ({"a": ONE, "b | c": torch.tensor([0.5, torch.nan])}, 'one of "b | c" is nan'),
-    ({"a": ONE, "b | c": torch.ones(3)}, 'these truths are of different pictures: "a" (2,), "b | c" (3,)'),
+    ({"a": ONE, "b | c": torch.ones(3)}, 'these truths are of different images: "a" (2,), "b | c" (3,)'),
 ]
 
 
@@ -313,6 +314,58 @@ def test_wrong_truths_are_told_in_one_line(values, message):
     told = caught.value.message if isinstance(caught.value, FormulaError) else str(caught.value)
     assert message in told
     assert "\n" not in told
+
+
+@pytest.mark.parametrize("text", ["a", "not a", "a and b"])
+def test_any_array_of_degrees_is_taken(text):
+    plain = {"a": np.linspace(0, 1, 6), "b": np.linspace(1, 0, 6)}
+    wanted = Formula(text).truth({name: plain[name] for name in Formula(text).names})
+
+    def frozen(array):
+        array = array.copy()
+        array.flags.writeable = False
+        return array
+
+    makers = {
+        "reversed": lambda array: array[::-1].copy()[::-1],
+        "every second": lambda array: np.repeat(array, 2)[::2],
+        "read-only": frozen,
+        "other byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+        "long": lambda array: array.astype(np.longdouble),
+        "list": list,
+    }
+    for make in makers.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = Formula(text).truth({name: make(plain[name]) for name in Formula(text).names})
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("given", [torch.tensor([0.5, 1.0]), np.array([0.5, 1.0]), np.array([0.5, 1.0], np.float32)])
+def test_a_result_shares_no_memory_with_what_was_given(given):
+    result = Formula("a").truth({"a": given})
+    result[:] = 0
+    assert given.tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (None, "NoneType"),
+        (np.array([1j]), "complex128"),
+        (torch.tensor([0.5 + 0j]), "torch.complex64"),
+        ("x", "<U1"),
+        (np.array(["x"]), "<U1"),
+        ([[0.5], [0.5, 1.0]], "inhomogeneous"),
+        ([None], "list"),
+        ({}, "dict"),
+    ],
+)
+@pytest.mark.parametrize("text", ["a", "a and not b"])
+def test_what_are_no_degrees_is_told_in_one_line(given, what, text):
+    values = dict.fromkeys(Formula(text).names, given)
+    with pytest.raises(AndornotError, match=rf'^the truth of "a" must be numbers from 0 to 1, .*{what}'):
+        Formula(text).truth(values)
 
 
 def test_an_unknown_logic_is_told():
@@ -332,7 +385,7 @@ def test_a_thousand_terms_are_no_trouble(word):
 
 # --- both levels ----------------------------------------------------------------------------------------------------
 
-ATOMS = ("a", "b-c.jpg", '"not"', '"a b"', "word:dog", "a[0, 0, .5, 1]", "picture:a[0, 1, 20, 30]", '"a[0, 0, 0.5, 1]"')
+ATOMS = ("a", "b-c.jpg", '"not"', '"a b"', "word:dog", "a[0, 0, .5, 1]", "image:a[0, 1, 20, 30]", '"a[0, 0, 0.5, 1]"')
 
 
 @settings(max_examples=300)

@@ -1,6 +1,9 @@
 """Encoding by ONNX Runtime: torch's numbers, or torch itself; and a cache that nobody has to trust."""
 
+import hashlib
+import io
 import os
+import stat
 import subprocess
 import sys
 import warnings
@@ -74,10 +77,10 @@ def test_maps_are_those_of_torch(make, size):
     fast = accelerate(backbone, size)
     with torch.no_grad():
         for count in (1, 5):
-            pictures = torch.rand(count, backbone.channels, size, size)
-            wanted = backbone.maps(pictures)
-            assert fast(pictures).shape == wanted.shape
-            assert (fast(pictures) - wanted).abs().max() <= 1e-4 * wanted.abs().max()
+            images = torch.rand(count, backbone.channels, size, size)
+            wanted = backbone.maps(images)
+            assert fast(images).shape == wanted.shape
+            assert (fast(images) - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
 def test_a_model_of_timm_is_exported_as_it_is_built(monkeypatch):
@@ -98,16 +101,16 @@ def test_a_model_of_timm_is_exported_as_it_is_built(monkeypatch):
     data = SimpleNamespace(resolve_model_data_config=lambda _: {"input_size": (3, 16, 16), "mean": (0,), "std": (1,)})
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=lambda *_, **__: Convolutions(), data=data))
     backbone = build_backbone("timm:tiny").eval()
-    pictures = torch.rand(3, 3, 16, 16)
-    pooled = backbone.pool(accelerate(backbone, 16)(pictures))
-    torch.testing.assert_close(pooled, backbone.network(pictures), rtol=1e-4, atol=1e-5)
+    images = torch.rand(3, 3, 16, 16)
+    pooled = backbone.pool(accelerate(backbone, 16)(images))
+    torch.testing.assert_close(pooled, backbone.network(images), rtol=1e-4, atol=1e-5)
 
 
-def test_grey_pictures_are_repeated_and_wrong_ones_refused():
+def test_grey_images_are_repeated_and_wrong_ones_refused():
     backbone = small()
     fast, grey = accelerate(backbone, 12), torch.rand(2, 1, 12, 12)
     torch.testing.assert_close(fast(grey), backbone.maps(grey), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match="takes pictures with 3 channels"):
+    with pytest.raises(ValueError, match="takes images with 3 channels"):
         fast(torch.rand(2, 2, 12, 12))
 
 
@@ -123,12 +126,12 @@ def test_the_backbone_stays_as_it_was():
 
 
 def test_a_backbone_in_training_is_computed_as_it_will_be_used_and_learns_nothing_from_it():
-    backbone, pictures = small(), torch.rand(3, 3, 12, 12)
-    wanted = backbone.maps(pictures)
+    backbone, images = small(), torch.rand(3, 3, 12, 12)
+    wanted = backbone.maps(images)
     before = {name: value.clone() for name, value in backbone.train().state_dict().items()}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = accelerate(backbone, 12)(pictures)
+        found = accelerate(backbone, 12)(images)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
     assert backbone.training
     assert all(torch.equal(value, before[name]) for name, value in backbone.state_dict().items())
@@ -177,8 +180,8 @@ def test_code_that_changed_under_the_same_weights_is_noticed(exports):
     backbone = wrap_backbone(Mine(3, 8, 3), size=12).eval()
     accelerate(backbone, 12)
     Mine.step = staticmethod(torch.tanh)
-    pictures = torch.rand(2, 3, 12, 12)
-    torch.testing.assert_close(accelerate(backbone, 12)(pictures), backbone.maps(pictures), rtol=1e-4, atol=1e-4)
+    images = torch.rand(2, 3, 12, 12)
+    torch.testing.assert_close(accelerate(backbone, 12)(images), backbone.maps(images), rtol=1e-4, atol=1e-4)
     assert len(exports) == 2
 
 
@@ -216,6 +219,79 @@ def test_a_cache_for_reading_only_is_read(monkeypatch, exports):
     monkeypatch.setattr(acceleration, "FileLock", Refusing)
     accelerate(small(), 12)
     assert len(exports) == 1
+
+
+def exported(module: nn.Module) -> bytes:
+    """What the cache holds of a network that takes what `small()` takes."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module.eval(),
+            (torch.zeros(2, 3, 16, 16),),
+            file,
+            dynamo=False,
+            input_names=["images"],
+            output_names=["maps"],
+            dynamic_axes={"images": {0: "batch"}, "maps": {0: "batch"}},
+        )
+    content = file.getvalue()
+    return hashlib.sha256(content).digest() + content
+
+
+class OnlyNoise(nn.Module):
+    """Right for noise, and for nothing else: what is smooth gets the wrong numbers."""
+
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, images):
+        right = self.backbone.maps(images)
+        change = (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3), keepdim=True)
+        return torch.where(change > 0.25, right, right * 0.5)
+
+
+def test_a_file_in_the_cache_that_is_right_for_noise_alone_is_not_used(cache, exports):
+    backbone = small()
+    accelerate(backbone, 16)
+    (file,) = files(cache)
+    file.write_bytes(exported(OnlyNoise(backbone)))
+    maps = accelerate(backbone, 16)
+    images = torch.full((2, 3, 16, 16), 0.5)
+    torch.testing.assert_close(maps(images), backbone.maps(images), rtol=1e-4, atol=1e-5)
+    assert len(exports) == 2
+
+
+def test_activations_that_are_all_zero_are_never_taken_for_the_same(cache):
+    backbone = wrap_backbone(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Threshold(1e9, 0)), size=16).eval()
+    with pytest.warns(UserWarning, match="its activations are all zero"):
+        accelerate(backbone, 16)
+    assert not cache.exists()
+
+
+def test_the_folder_of_networks_is_the_users_alone(cache):
+    before = os.umask(0o002)
+    try:
+        accelerate(small(), 16)
+        folder = cache
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        folder.chmod(0o777)  # as somebody may have made it
+        accelerate(small(), 16)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.parametrize("whose", ["folder", "file"])
+def test_what_somebody_else_owns_is_not_used(cache, exports, whose):
+    backbone = small()
+    accelerate(backbone, 16)
+    (file,) = files(cache)
+    os.chown(file if whose == "file" else file.parent, 12345, 12345)
+    accelerate(backbone, 16)
+    assert len(exports) == 2
 
 
 def test_the_least_recently_used_make_room(monkeypatch, cache):
@@ -257,8 +333,8 @@ def test_a_network_that_cannot_be_exported_is_computed_by_torch_with_one_line(ca
         fast = accelerate(backbone, 8)
     assert len(told) == 1
     assert capfd.readouterr() == ("", "")
-    pictures = torch.rand(2, 3, 8, 8)
-    torch.testing.assert_close(fast(pictures), backbone.maps(pictures))
+    images = torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(fast(images), backbone.maps(images))
 
 
 def test_numbers_that_differ_are_not_used(cache):
@@ -271,7 +347,7 @@ def test_numbers_that_differ_are_not_used(cache):
             Remembering.calls += 1
             return x * Remembering.calls
 
-    with pytest.warns(UserWarning, match="not by ONNX Runtime: its numbers there are not those of torch"):
+    with pytest.warns(UserWarning, match="not by ONNX Runtime: ONNX output differs from PyTorch"):
         accelerate(wrap_backbone(Remembering(), size=8), 8)
     assert files(cache) == []
 
@@ -285,19 +361,19 @@ def test_without_the_package_torch_is_used(monkeypatch):
 # Who uses it
 
 
-def test_few_pictures_are_computed_by_torch_and_many_are_not(exports):
+def test_few_images_are_computed_by_torch_and_many_are_not(exports):
     recipe = make_recipe({"backbone": "efficientnet-lite0", "regime": "calibrated", "size": 64})
     model = Model.calibrated(new_backbone(recipe, 3), torch.rand(20, 1280), recipe)
-    pictures = torch.rand(4, 3, 64, 64)
-    by_torch = model.activations(pictures)
+    images = torch.rand(4, 3, 64, 64)
+    by_torch = model.activations(images)
     assert exports == []
     model._seen = 10**9
-    torch.testing.assert_close(model.activations(pictures), by_torch, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(model.backbone.pool(model.maps(pictures)), by_torch, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.activations(images), by_torch, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.backbone.pool(model.maps(images)), by_torch, rtol=1e-4, atol=1e-4)
     assert exports == ["efficientnet-lite0"]
 
 
-def test_what_is_worthwhile_grows_with_the_pictures():
+def test_what_is_worthwhile_grows_with_the_images():
     assert not is_worthwhile(255, 224)
     assert is_worthwhile(256, 224)
     assert not is_worthwhile(10_000, 28)
@@ -308,12 +384,12 @@ def test_cached_activations_of_views_go_through_it(monkeypatch, exports):
     from andornot.data import open_images
     from andornot.ssl import batches
 
-    pictures = open_images("digits", split="train").subset(range(8)).pictures(28)
+    images = open_images("digits", split="train").subset(range(8)).resized(28)
     network = Network(build_backbone("conv5", channels=1), 4, 4).eval()
     views = Views(ViewSettings.digits())
 
     def made():
-        return cache_activations(network, pictures, views, count=2, mixing=0.5, seed=0)
+        return cache_activations(network, images, views, count=2, mixup_lambda=0.5, seed=0)
 
     by_torch = made()
     assert exports == []

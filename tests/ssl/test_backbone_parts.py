@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from andornot.model import Model, new_backbone
-from andornot.ssl.backbones import build_backbone, optimise_for_inference, wrap_backbone
+from andornot.ssl.backbones import build_backbone, optimise_for_inference, rebuild_backbone, wrap_backbone
+from andornot.ssl.backbones.weights import BackboneError
 from andornot.ssl.recipe import make_recipe
 
 
@@ -223,11 +224,58 @@ def test_a_backbone_goes_to_another_process(lite):
 def test_one_look_gives_activations_regions_and_classes(lite):
     recipe = make_recipe({"backbone": "efficientnet-lite0", "regime": "calibrated", "size": 64})
     model = Model.calibrated(lite, torch.rand(20, 1280), recipe)
-    pictures = torch.rand(5, 3, 64, 64)
-    maps = list(model.look(pictures, batch_size=2))
+    images = torch.rand(5, 3, 64, 64)
+    maps = list(model.iter_feature_maps(images, batch_size=2))
     assert [tuple(part.shape) for part in maps] == [(2, 1280, 2, 2), (2, 1280, 2, 2), (1, 1280, 2, 2)]
     pooled = torch.cat([lite.pool(part) for part in maps])
-    torch.testing.assert_close(pooled, model.activations(pictures), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(pooled, model.activations(images), rtol=1e-5, atol=1e-5)
     assert lite.pool(maps[0][:, :, :1, :1]).shape == (2, 1280)
     assert lite.classify(maps[0]).shape == (2, 1000)
-    assert list(model.look([])) == []
+    assert list(model.iter_feature_maps([])) == []
+
+
+def test_a_stored_model_of_timm_downloads_nothing(monkeypatch, tmp_path):
+    asked = []
+
+    def create_model(model, *, pretrained, num_classes=1000, **options):
+        asked.append((model, pretrained, options))
+        network = ConvolutionsOfTimm(num_classes)
+        network.pretrained_cfg = {"hf_hub_id": "timm/tiny"}
+        return network
+
+    data = SimpleNamespace(resolve_model_data_config=lambda _: {"input_size": (3, 16, 16), "mean": (0,), "std": (1,)})
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model, data=data))
+    config = {"name": "timm:tiny", "channels": 3, "pretrained": True, "checkpoint_path": "/x", "drop_rate": 0.1}
+    backbone = rebuild_backbone(config, tmp_path)
+    assert backbone.classes is None
+    assert asked == [("tiny", False, {"in_chans": 3, "drop_rate": 0.1})]
+    assert backbone.config == {"name": "timm:tiny", "channels": 3, "pretrained": False, "drop_rate": 0.1}
+    for name in ("timm:hf-hub:someone/tiny", "timm:local-dir:/somewhere"):
+        with pytest.raises(BackboneError, match="are not in its folder"):
+            rebuild_backbone({**config, "name": name}, tmp_path)
+    assert len(asked) == 1
+
+
+def test_a_stored_model_of_torchvision_takes_its_classifier_from_what_is_there(monkeypatch, tmp_path):
+    asked = []
+    default = SimpleNamespace(
+        transforms=lambda: SimpleNamespace(crop_size=[16], mean=[0.0] * 3, std=[1.0] * 3),
+        url="https://example.org/models/tiny-1234.pth",
+    )
+
+    def get_model(_, weights, **options):
+        asked.append((weights, options))
+        return ResNetOfTorchvision()
+
+    models = SimpleNamespace(get_model=get_model, get_model_weights=lambda _: SimpleNamespace(DEFAULT=default))
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    config = {"name": "torchvision:tiny", "channels": 3, "pretrained": True, "weights_backbone": "DEFAULT"}
+    assert rebuild_backbone(config, tmp_path).classes is None
+    trained = ResNetOfTorchvision()
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    torch.save(trained.state_dict(), tmp_path / "hub" / "checkpoints" / "tiny-1234.pth")
+    backbone = rebuild_backbone(config, tmp_path)
+    backbone.network.load_state_dict({k: v for k, v in trained.state_dict().items() if not k.startswith("fc.")})
+    assert backbone.classes == "imagenet-1k"
+    assert all(call == (None, {}) for call in asked)

@@ -17,7 +17,7 @@ from andornot.ssl.backbones import (
     wrap_backbone,
 )
 
-# name, options, side of the pictures in these tests
+# name, options, side of the images in these tests
 SMALL = [
     ("conv5", {"channels": 1}, 28),
     ("conv5", {"channels": 3, "width": 64}, 32),
@@ -47,7 +47,7 @@ def stir(network: nn.Module) -> None:
 
 
 @every_small
-def test_pictures_become_pooled_features(name, options, side):
+def test_images_become_pooled_features(name, options, side):
     backbone = build_backbone(name, **options).eval()
     features = backbone(torch.rand(2, backbone.channels, side, side))
     assert features.shape == (2, backbone.width)
@@ -111,7 +111,7 @@ def test_width_and_size(name, options, width, size):
         ("efficientnet-lite0", {"pretrained": False}, [127 / 255] * 3, [128 / 255] * 3),
     ],
 )
-def test_pictures_are_normalised_inside(name, options, mean, std):
+def test_images_are_normalised_inside(name, options, mean, std):
     backbone = build_backbone(name, **options)
     x = torch.rand(2, len(mean), 5, 5)
     rows = [(x[:, c] - mean[c]) / std[c] for c in range(len(mean))]
@@ -122,14 +122,14 @@ def test_the_normalisation_is_not_among_the_weights():
     assert all(key.startswith("network.") for key in build_backbone("conv5").state_dict())
 
 
-def test_a_grey_picture_is_repeated_for_a_colour_network():
+def test_a_grey_image_is_repeated_for_a_colour_network():
     backbone = build_backbone("resnet18", stem="cifar").eval()
     grey = torch.rand(2, 1, 16, 16)
     torch.testing.assert_close(backbone(grey), backbone(grey.expand(-1, 3, -1, -1)))
 
 
-def test_a_colour_picture_for_a_grey_network_is_an_error():
-    with pytest.raises(ValueError, match="conv5 takes pictures with 1 channel, got 3"):
+def test_a_colour_image_for_a_grey_network_is_an_error():
+    with pytest.raises(ValueError, match="conv5 takes images with 1 channel, got 3"):
         build_backbone("conv5", channels=1)(torch.rand(2, 3, 28, 28))
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest():
         build_backbone("resnet-18")
     with pytest.raises(ValueError, match='did you mean "timm:vit_tiny"'):
         build_backbone("tim:vit_tiny")
-    with pytest.raises(ValueError, match=r"there are conv5, .*torchvision:NAME"):
+    with pytest.raises(ValueError, match=r"conv5, .*torchvision:NAME"):
         build_backbone("zzz")
     assert {"conv5", "resnet18", "efficientnet-lite2", "timm:NAME"} < set(backbone_names())
 
@@ -163,11 +163,11 @@ def test_an_unknown_name_is_an_error_with_the_nearest():
     [
         ("resnet18", {"steam": "cifar"}, 'backbone resnet18 has no option "steam"; did you mean "stem"?'),
         ("efficientnet-lite0", {"stem": "cifar"}, 'no option "stem"; it has none'),
-        ("resnet18", {"stem": "mnist"}, 'unknown stem "mnist", there are imagenet, cifar'),
+        ("resnet18", {"stem": "mnist"}, r'unknown stem "mnist" \(choose from imagenet, cifar'),
         ("resnet18", {"pretrained": True}, "comes without weights: give a file of torchvision's as weights=PATH"),
         ("conv5", {"pretrained": True}, "conv5 has no pretrained weights"),
         ("conv5", {"channels": 0}, "channels must be at least 1"),
-        ("efficientnet-lite0", {"channels": 1}, "has 3 channels, not 1; grey pictures are repeated"),
+        ("efficientnet-lite0", {"channels": 1}, "has 3 channels, not 1; grey images are repeated"),
     ],
 )
 def test_a_wrong_option_is_an_error(name, options, message):
@@ -261,7 +261,7 @@ def test_resnet_computes_what_the_paper_draws(name, stem):
     torch.testing.assert_close(backbone(x), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_cifar_stem_keeps_the_size_of_small_pictures():
+def test_cifar_stem_keeps_the_size_of_small_images():
     network = build_backbone("resnet18", stem="cifar").network
     assert network.conv1.weight.shape == (64, 3, 3, 3)
     assert network.layer1(network.maxpool(network.conv1(torch.rand(2, 3, 32, 32)))).shape == (2, 64, 32, 32)
@@ -431,7 +431,7 @@ def test_any_module_becomes_a_backbone_and_its_width_is_found():
     torch.testing.assert_close(backbone(x), network((x - 0.5) / 0.25).mean((2, 3)))
 
 
-def test_a_wrapped_module_sees_pictures_as_they_are_unless_told():
+def test_a_wrapped_module_sees_images_as_they_are_unless_told():
     x = torch.rand(2, 3, 8, 8)
     torch.testing.assert_close(wrap_backbone(nn.Identity(), size=8)(x), x.mean((2, 3)))
 
@@ -505,15 +505,15 @@ def test_a_norm_that_cannot_be_folded_stays(kind):
     assert any(isinstance(m, nn.BatchNorm2d) for m in fast.modules())
 
 
-def test_many_large_pictures_are_computed_a_few_at_a_time_and_small_ones_at_once():
+def test_many_large_images_are_computed_a_few_at_a_time_and_small_ones_at_once():
     seen = []
 
-    def network(pictures: Tensor) -> Tensor:
-        seen.append(len(pictures))
-        return pictures.mean((2, 3))
+    def network(images: Tensor) -> Tensor:
+        seen.append(len(images))
+        return images.mean((2, 3))
 
     for side, count, parts in ((224, 40, [16, 16, 8]), (28, 64, [64]), (2000, 3, [1, 1, 1])):
-        pictures = torch.rand(count, 1, 1, 1).expand(count, 1, side, side)
-        torch.testing.assert_close(compute_in_parts(network, pictures), pictures[:, :, 0, 0])
+        images = torch.rand(count, 1, 1, 1).expand(count, 1, side, side)
+        torch.testing.assert_close(compute_in_parts(network, images), images[:, :, 0, 0])
         assert seen == parts
         seen.clear()

@@ -1,21 +1,20 @@
-"""Where steps come from: fresh views of pictures, or activations of views that were computed once."""
+"""Where steps come from: fresh views of images, or activations of views that were computed once."""
 
 import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from andornot.ssl.backbones import wrap_backbone
-from andornot.ssl.batches import ActivationBatches, PictureBatches, cache_activations
-from andornot.ssl.network import Network, Objective
-from andornot.ssl.synthesis import mix_pictures
-from andornot.ssl.targets import Centre
+from andornot.ssl.batches import ActivationBatches, ImageBatches, cache_activations
+from andornot.ssl.losses import SynthesisLoss, mixup
+from andornot.ssl.network import Network
 from andornot.ssl.views import Views, ViewSettings
 
 N, M = 2, 3
 VIEWS = Views(ViewSettings.digits(8))
-NUM_PICTURES = 11
+NUM_IMAGES = 11
 
 
 @pytest.fixture
@@ -31,65 +30,66 @@ def network():
 
 
 @pytest.fixture
-def pictures():
-    return torch.randint(256, (NUM_PICTURES, 1, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+def images():
+    return torch.randint(256, (NUM_IMAGES, 1, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
-def objective_of(network: Network, method: str = "logic") -> Objective:
-    return Objective(network, Centre(N, M), method)
+# Views of images
 
 
-# Views of pictures
-
-
-@pytest.mark.parametrize("method", ["vanilla", "logic"])
-def test_a_step_on_pictures_takes_two_views_from_the_generator(network, pictures, method):
-    objective, indices = objective_of(network, method), torch.tensor([4, 0, 9, 2])
-    batches = PictureBatches(pictures, VIEWS)
-    assert len(batches) == NUM_PICTURES
+def test_a_batch_of_images_has_two_views_from_the_generator_and_the_first_mixed_with_the_image_before(images):
+    indices = torch.tensor([4, 0, 9, 2])
+    batches = ImageBatches(images, VIEWS, mixup_lambda=0.3)
+    assert len(batches) == NUM_IMAGES
     generator = torch.Generator().manual_seed(3)
-    first, second = VIEWS(pictures[indices], generator), VIEWS(pictures[indices], generator)
+    first, second = VIEWS(images[indices], generator), VIEWS(images[indices], generator)
     assert not torch.equal(first, second)
-    expected = copy.deepcopy(objective)(first, second)
-    result = batches.compute(objective, indices, torch.Generator().manual_seed(3))
-    assert result.losses == expected.losses
-    assert torch.equal(result.targets[1].logits, expected.targets[1].logits)
+    batch = batches.load(indices, torch.Generator().manual_seed(3))
+    assert torch.equal(batch.first, first)
+    assert torch.equal(batch.second, second)
+    torch.testing.assert_close(batch.mixed, 0.3 * first + 0.7 * first[[3, 0, 1, 2]])
+    assert batch.partner is None
+
+
+def test_without_a_lambda_nothing_is_mixed(images):
+    batch = ImageBatches(images, VIEWS, mixup_lambda=None).load(torch.arange(4), torch.Generator())
+    assert batch.mixed is None
 
 
 # Cached features
 
 
-def test_cached_features_are_those_of_the_views_and_their_mixtures(network, pictures):
+def test_cached_features_are_those_of_the_views_and_their_mixtures(network, images):
     """Made once more with the same generator, by the plain backbone in eval mode, batch by batch."""
-    cache = cache_activations(network, pictures, VIEWS, count=3, mixing=0.3, seed=5, batch_size=4)
-    assert len(cache) == NUM_PICTURES
+    cache = cache_activations(network, images, VIEWS, count=3, mixup_lambda=0.3, seed=5, batch_size=4)
+    assert len(cache) == NUM_IMAGES
     generator, backbone = torch.Generator().manual_seed(5), network.backbone.eval()
     for view in range(3):
-        order = torch.randperm(NUM_PICTURES, generator=generator)
+        order = torch.randperm(NUM_IMAGES, generator=generator)
         for indices in order.split(4):
-            made = VIEWS(pictures[indices], generator)
+            made = VIEWS(images[indices], generator)
             partners = cache.partners[view, indices]
             places = [indices.tolist().index(partner) for partner in partners.tolist()]
-            expected = backbone(made), backbone(mix_pictures(made, made[places], 0.3))
+            expected = backbone(made), backbone(mixup(made, made[places], 0.3))
             torch.testing.assert_close(cache.views[view, indices].float(), expected[0], rtol=2e-3, atol=2e-3)
             torch.testing.assert_close(cache.mixed[view, indices].float(), expected[1], rtol=2e-3, atol=2e-3)
 
 
-def test_partners_are_other_pictures_each_chosen_once_and_new_in_each_view(network, pictures):
-    partners = cache_activations(network, pictures[:8], VIEWS, count=3, mixing=0.5, seed=0, batch_size=4).partners
+def test_partners_are_other_images_each_chosen_once_and_new_in_each_view(network, images):
+    partners = cache_activations(network, images[:8], VIEWS, count=3, mixup_lambda=0.5, seed=0, batch_size=4).partners
     for view in partners:
         assert sorted(view.tolist()) == list(range(8))
         assert not (view == torch.arange(8)).any()
     assert not torch.equal(partners[0], partners[1])
 
 
-def test_a_mixed_feature_is_of_a_picture_and_its_partner():
-    """Flat pictures stay flat in any crop, and a backbone that averages tells how bright they are."""
+def test_a_mixed_feature_is_of_an_image_and_its_partner():
+    """Flat images stay flat in any crop, and a backbone that averages tells how bright they are."""
     brightness = torch.arange(10, dtype=torch.uint8) * 20
     flat = brightness.view(-1, 1, 1, 1).expand(-1, 1, 9, 9)
     network = Network(wrap_backbone(nn.Conv2d(1, 1, 1, bias=False), 1, 8, 1), N, M)
     nn.init.ones_(network.backbone.network.weight)
-    cache = cache_activations(network, flat, VIEWS, count=2, mixing=0.25, seed=0, batch_size=5)
+    cache = cache_activations(network, flat, VIEWS, count=2, mixup_lambda=0.25, seed=0, batch_size=5)
     level = brightness / 255
     for view in range(2):
         torch.testing.assert_close(cache.views[view, :, 0].float(), level, rtol=0, atol=1e-3)
@@ -97,12 +97,12 @@ def test_a_mixed_feature_is_of_a_picture_and_its_partner():
         torch.testing.assert_close(cache.mixed[view, :, 0].float(), mixture, rtol=0, atol=1e-3)
 
 
-def test_the_cache_is_half_precision_follows_its_seed_and_leaves_the_network_alone(network, pictures):
+def test_the_cache_is_half_precision_follows_its_seed_and_leaves_the_network_alone(network, images):
     before = copy.deepcopy(network.state_dict())
-    arguments = {"count": 2, "mixing": 0.5, "batch_size": 4}
-    cache = cache_activations(network.train(), pictures, VIEWS, seed=1, **arguments)
-    again = cache_activations(network, pictures, VIEWS, seed=1, **arguments)
-    other = cache_activations(network, pictures, VIEWS, seed=2, **arguments)
+    arguments = {"count": 2, "mixup_lambda": 0.5, "batch_size": 4}
+    cache = cache_activations(network.train(), images, VIEWS, seed=1, **arguments)
+    again = cache_activations(network, images, VIEWS, seed=1, **arguments)
+    other = cache_activations(network, images, VIEWS, seed=2, **arguments)
     assert cache.views.dtype == cache.mixed.dtype == torch.float16
     assert torch.equal(cache.views, again.views)
     assert torch.equal(cache.mixed, again.mixed)
@@ -117,34 +117,20 @@ def test_the_cache_is_half_precision_follows_its_seed_and_leaves_the_network_alo
 
 @pytest.fixture
 def numbered():
-    """A cache of 3 views of 11 pictures, whose features tell what they are: view, picture, mixed or not."""
-    view, picture = torch.meshgrid(torch.arange(3), torch.arange(NUM_PICTURES), indexing="ij")
-    plain = torch.stack([view, picture, torch.zeros_like(view)], -1).half()
-    mixed = torch.stack([view, picture, torch.ones_like(view)], -1).half()
+    """A cache of 3 views of 11 images, whose features tell what they are: view, image, mixed or not."""
+    view, image = torch.meshgrid(torch.arange(3), torch.arange(NUM_IMAGES), indexing="ij")
+    plain = torch.stack([view, image, torch.zeros_like(view)], -1).half()
+    mixed = torch.stack([view, image, torch.ones_like(view)], -1).half()
     generator = torch.Generator().manual_seed(0)
-    partners = torch.stack([torch.randperm(NUM_PICTURES, generator=generator) for _ in range(3)])
+    partners = torch.stack([torch.randperm(NUM_IMAGES, generator=generator) for _ in range(3)])
     return ActivationBatches(plain, mixed, partners)
 
 
-@pytest.fixture
-def small():
-    return Network(wrap_backbone(nn.Conv2d(1, 3, 1), 3, 8, 1), N, M, 5, 4)
-
-
-def passes(batches: ActivationBatches, network: Network, indices: Tensor, seed: int) -> list[Tensor]:
-    """What goes through the heads in one step: views, other views, mixed pairs, partners."""
-    seen: list[Tensor] = []
-    handle = network.projector.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-    batches.compute(objective_of(network), indices, torch.Generator().manual_seed(seed))
-    handle.remove()
-    return seen
-
-
-def test_two_different_views_of_each_picture_are_taken_and_its_mixture_and_partner_are_of_the_first(numbered, small):
+def test_two_different_views_of_each_image_are_taken_and_its_mixture_and_partner_are_of_the_first(numbered):
     indices = torch.tensor([7, 1, 10, 3, 0])
     seen_pairs = set()
     for seed in range(20):
-        first, second, mixed, partner = passes(numbered, small, indices, seed)
+        first, second, mixed, partner = numbered.load(indices, torch.Generator().manual_seed(seed))
         assert first.dtype == torch.float32
         for taken in (first, second, mixed):
             assert torch.equal(taken[:, 1].long(), indices)
@@ -158,29 +144,16 @@ def test_two_different_views_of_each_picture_are_taken_and_its_mixture_and_partn
     assert len(seen_pairs) == 6  # all ordered pairs of three views
 
 
-def test_a_step_on_features_compares_what_the_heads_make_of_them(numbered, small):
-    objective, indices = objective_of(small), torch.tensor([7, 1, 10, 3, 0])
-    first, second, mixed, partner = passes(numbered, small, indices, seed=4)
-    outputs = [small.project(features) for features in (first, second, mixed)]
-    expected = objective.compare(*outputs, small.project(partner).z)
-    result = numbered.compute(objective, indices, torch.Generator().manual_seed(4))
-    torch.testing.assert_close(result.losses, expected.losses)
-
-
-def test_vanilla_ignores_the_mixed_pairs(numbered, small):
-    result = numbered.compute(objective_of(small, "vanilla"), torch.arange(6), torch.Generator().manual_seed(0))
-    assert result.losses.mix is None
-
-
-def test_only_the_heads_get_gradients_and_the_frozen_backbone_stays_bit_identical(network, pictures):
-    cache = cache_activations(network, pictures, VIEWS, count=2, mixing=0.5, seed=0)
+def test_only_the_heads_get_gradients_and_the_frozen_backbone_stays_bit_identical(network, images):
+    cache = cache_activations(network, images, VIEWS, count=2, mixup_lambda=0.5, seed=0)
     before = copy.deepcopy(network.backbone.state_dict())
-    objective = objective_of(network.train())
-    optimiser = torch.optim.SGD([p for p in objective.parameters() if p.requires_grad], 0.1)
+    loss = SynthesisLoss()
+    optimiser = torch.optim.SGD([p for p in network.train().parameters() if p.requires_grad], 0.1)
     for seed in range(3):
-        result = cache.compute(objective, torch.arange(8), torch.Generator().manual_seed(seed))
+        batch = cache.load(torch.arange(8), torch.Generator().manual_seed(seed))
+        first, second, mixed, partner = map(network.project, batch)
         optimiser.zero_grad()
-        result.losses.total.backward()
+        loss(first, second, mixed, partner.z).total.backward()
         optimiser.step()
     assert all(parameter.grad is None for parameter in network.backbone.parameters())
     heads = [*network.projector.parameters(), *network.predictor.parameters()]

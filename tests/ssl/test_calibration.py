@@ -1,4 +1,4 @@
-"""Calibrated heads: ranks among the pictures they were fitted on, and the distributions made of them."""
+"""Calibrated heads: ranks among the images they were fitted on, and the distributions made of them."""
 
 import math
 from statistics import NormalDist
@@ -58,7 +58,7 @@ def test_quantiles_are_numpys(count):
     np.testing.assert_allclose(_quantiles(features, ranks).numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_many_pictures_speak_for_themselves():
+def test_many_images_speak_for_themselves():
     features = exponential(20_000)
     expected = np.quantile(features.numpy(), np.linspace(0, 1, 129), axis=0).T
     inner = slice(1, -1)  # the lowest and the highest of so many are a matter of luck
@@ -66,7 +66,7 @@ def test_many_pictures_speak_for_themselves():
 
 
 def blended(count: int, alone: np.ndarray, common: np.ndarray) -> np.ndarray:
-    """What n pictures say counts n times, what is assumed of them 20 times."""
+    """What n images say counts n times, what is assumed of them 20 times."""
     return (count * alone + 20 * common) / (count + 20)
 
 
@@ -75,7 +75,7 @@ INNER = np.clip(RANKS, 0.5 / 129, 1 - 0.5 / 129)
 
 
 @pytest.mark.parametrize("count", [1, 5, 60])
-def test_few_pictures_are_blended_with_an_exponential_whose_mean_leans_to_that_of_all_channels(count):
+def test_few_images_are_blended_with_an_exponential_whose_mean_leans_to_that_of_all_channels(count):
     features = exponential(count).double().numpy()
     expected = []
     for channel in features.T:
@@ -114,7 +114,7 @@ def test_ranks_are_places_among_the_quantiles():
 
 
 @pytest.mark.parametrize("shift", [0.0, -1.0])
-def test_ranks_of_many_fitted_pictures_are_uniform(shift):
+def test_ranks_of_many_fitted_images_are_uniform(shift):
     features = exponential(4000) + shift
     ranks = head_of(features).ranks(features).sort(0).values
     uniform = (torch.arange(4000) + 0.5) / 4000
@@ -136,7 +136,7 @@ def test_ranks_rise_from_0_below_all_to_1_above_all(count, shift):
 
 
 def test_among_equal_quantiles_the_middle_counts():
-    """A channel that is silent in 5 of 9 pictures: silence is in the middle of their ranks."""
+    """A channel that is silent in 5 of 9 images: silence is in the middle of their ranks."""
     head = with_quantiles([0.0] * 5 + [1.0, 2.0, 3.0, 4.0])
     features = torch.tensor([[-1.0], [0.0], [0.5], [1.0], [1.5], [4.0], [5.0]])
     expected = [0, 2 / 8, 4.5 / 8, 5 / 8, 5.5 / 8, 1, 1]
@@ -144,7 +144,7 @@ def test_among_equal_quantiles_the_middle_counts():
 
 
 @pytest.mark.parametrize("value", [0.0, 7.0])
-def test_where_all_pictures_are_the_same_each_is_in_the_middle_of_itself(value):
+def test_where_all_images_are_the_same_each_is_in_the_middle_of_itself(value):
     features = torch.full((50, C), -value)
     assert torch.equal(head_of(features).ranks(features), torch.full((50, C), 0.5))
 
@@ -158,7 +158,7 @@ def test_a_constant_channel_has_one_finite_rank(sign):
     assert 0 < ranks[0] < 1
 
 
-def test_a_channel_that_is_always_silent_is_a_feature_of_no_picture():
+def test_a_channel_that_is_always_silent_is_a_feature_of_no_image():
     features = exponential(50)
     features[:, 2] = 0
     assert not head_of(features).ranks(features)[:, 2].any()
@@ -175,7 +175,7 @@ def test_silence_in_a_channel_that_is_mostly_silent_is_the_lowest_rank():
 
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("shift", [0.0, -1.0])
-def test_a_folder_of_few_pictures_works(count, shift):
+def test_a_folder_of_few_images_works(count, shift):
     features = exponential(count) + shift
     head = head_of(features)
     ranks = head.ranks(features)
@@ -201,19 +201,19 @@ def test_counting_for_onnx_equals_searching(values, monkeypatch):
 
 
 @pytest.mark.parametrize("power", [1.0, 4.0])
-@pytest.mark.parametrize("doubt", [0.0, 0.05, 0.5])
-def test_the_degree_is_the_rank_to_a_power_and_the_doubt_is_even(power, doubt):
-    head = head_of(exponential(100), power=power, doubt=doubt)
+@pytest.mark.parametrize("smoothing", [0.0, 0.05, 0.5])
+def test_the_degree_is_the_rank_to_a_power_and_the_doubt_is_even(power, smoothing):
+    head = head_of(exponential(100), power=power, smoothing=smoothing)
     features = exponential(40, seed=1)
     made = Representation(head(features))  # validated
     assert made.probs.shape == (40, C, M)
     degrees = head.ranks(features) ** power
-    torch.testing.assert_close(made.degrees, (1 - doubt) * degrees + doubt / 2, rtol=0, atol=1e-5)
+    torch.testing.assert_close(made.degrees, (1 - smoothing) * degrees + smoothing / 2, rtol=0, atol=1e-5)
 
 
 def test_a_degree_is_shared_by_the_two_truth_values_next_to_it():
     head = with_quantiles([0.0, 1.0])
-    head.settings = Calibration(levels=2, power=1, doubt=0.1)
+    head.settings = Calibration(levels=2, power=1, smoothing=0.1)
     probs = head(torch.tensor([[0.0], [0.3], [0.4], [1.0]]))
     even = 0.1 / M
     expected = [[1, 0, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1]]

@@ -148,14 +148,38 @@ def test_a_truncated_checkpoint_is_said_to_be_damaged(part, tmp_path):
     path = tmp_path / "c"
     save_checkpoint(path, some_checkpoint())
     path.write_bytes(path.read_bytes()[:part])
-    with pytest.raises(CheckpointError, match=r"c is damaged \(.*\); start anew with --overwrite"):
+    with pytest.raises(CheckpointError, match=r"c is damaged \(.*\); start over with --overwrite"):
         load_checkpoint(path)
+
+
+def test_no_changed_byte_gives_another_checkpoint(tmp_path):
+    path, checkpoint = tmp_path / "c", some_checkpoint()
+    save_checkpoint(path, checkpoint)
+    content = path.read_bytes()
+    refused = 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            again = load_checkpoint(path)
+        except CheckpointError:
+            refused += 1
+        else:  # a byte that says nothing, such as one of the word "checksum"
+            assert (again.step, again.settings) == (checkpoint.step, checkpoint.settings)
+            assert all(torch.equal(again.model[name], tensor) for name, tensor in checkpoint.model.items())
+            assert all(torch.equal(again.optimiser[name], tensor) for name, tensor in checkpoint.optimiser.items())
+    assert refused > 0.9 * len(content)
+
+
+def test_a_checkpoint_without_a_checksum_is_damaged(tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "c", metadata={"step": "3", "settings": "{}"})
+    with pytest.raises(CheckpointError, match="its checksum is wrong"):
+        load_checkpoint(tmp_path / "c")
 
 
 @pytest.mark.parametrize("content", [b"hello", b"\x00" * 100, b"\xff" * 100, json.dumps({"step": 1}).encode()])
 def test_another_file_is_said_to_be_damaged(content, tmp_path):
     (tmp_path / "c").write_bytes(content)
-    with pytest.raises(CheckpointError, match="start anew with --overwrite"):
+    with pytest.raises(CheckpointError, match="start over with --overwrite"):
         load_checkpoint(tmp_path / "c")
 
 
@@ -164,5 +188,5 @@ def test_another_file_is_said_to_be_damaged(content, tmp_path):
 )
 def test_tensors_of_someone_else_are_no_checkpoint(metadata, tmp_path):
     save_file({"a": torch.zeros(2)}, tmp_path / "c", metadata=metadata)
-    with pytest.raises(CheckpointError, match="c is not a checkpoint of andornot; start anew with --overwrite"):
+    with pytest.raises(CheckpointError, match="c is not a checkpoint of andornot; start over with --overwrite"):
         load_checkpoint(tmp_path / "c")

@@ -1,4 +1,4 @@
-"""Several processes: batch norm, centre, losses and weights are those of one process with the joined batch.
+"""Several processes: batch norm, center, losses and weights are those of one process with the joined batch.
 
 Two processes of gloo are started once, as this file with a rank, and do all of their jobs; the tests compare what they
 saved with one process that has both halves of the data.
@@ -17,18 +17,20 @@ from typing import Any
 import pytest
 import torch
 from filelock import FileLock
+from steps import loss_of_views
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from andornot.ssl.backbones import build_backbone
-from andornot.ssl.distributed import SyncBatchNorm, mean_over_processes, num_processes, synchronise_batch_norms
-from andornot.ssl.network import Network, Objective
-from andornot.ssl.targets import Centre, PriorCentre
+from andornot.ssl.losses import SynthesisLoss
+from andornot.ssl.network import Network
+from andornot.ssl.runtime import SyncBatchNorm, mean_over_processes, num_processes, synchronise_batch_norms
+from andornot.ssl.targets import Center, PriorCenter
 
 PROCESSES = 2
 B, N, M = 8, 3, 4  # of each process
 STEPS = 3
-CENTRES = {"dino": Centre, "prior": PriorCentre}
+CENTERS = {"dino": Center, "prior": PriorCenter}
 TIMEOUT = 120
 
 
@@ -40,7 +42,7 @@ def halves(tensor: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 NORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "pictures": (lambda: nn.BatchNorm2d(3), (8, 3, 4, 5)),
+    "images": (lambda: nn.BatchNorm2d(3), (8, 3, 4, 5)),
     "features": (lambda: nn.BatchNorm1d(3), (8, 3)),
     "one a process": (lambda: nn.BatchNorm1d(3), (2, 3)),
     "no affine part": (lambda: nn.BatchNorm1d(3, affine=False), (8, 3)),
@@ -76,36 +78,35 @@ def run_norm(norm: nn.Module, first: Tensor, second: Tensor, gradient: Tensor) -
     return {**result, "evaluated": norm.eval()(first).detach()}
 
 
-def new_objective(centre: str) -> Objective:
+def new_network() -> Network:
     """In float64: in float32 a change of the weights by 1e-7 is one of the losses by 1e-3 after three steps."""
     torch.manual_seed(0)
-    network = Network(build_backbone("conv5", channels=1, width=16), N, M, 16, 8).double()
-    return Objective(network, CENTRES[centre](N, M))
+    return Network(build_backbone("conv5", channels=1, width=16), N, M, 16, 8).double()
 
 
 def digits() -> Tensor:
-    """`(STEPS, 2 views, pictures of both processes, 1, 28, 28)`, with a few blobs each."""
+    """`(STEPS, 2 views, images of both processes, 1, 28, 28)`, with a few blobs each."""
     coarse = torch.rand(STEPS * 2 * PROCESSES * B, 1, 7, 7, generator=torch.Generator().manual_seed(0))
-    pictures = nn.functional.interpolate(coarse.double(), (28, 28))
-    return pictures.view(STEPS, 2, PROCESSES * B, 1, 28, 28)
+    images = nn.functional.interpolate(coarse.double(), (28, 28))
+    return images.view(STEPS, 2, PROCESSES * B, 1, 28, 28)
 
 
 def train(
-    objective: Objective, step_on: nn.Module, views: Tensor, partners: Tensor | None
+    network: Network, step_on: nn.Module, center: str, views: Tensor, partners: Tensor | None
 ) -> dict[str, Tensor | dict[str, Tensor]]:
     """SGD by hand: torch's own takes seconds to import, in each process."""
     losses = []
+    loss = SynthesisLoss(center=CENTERS[center]())
     for first, second in views:
-        objective.zero_grad()
-        result = step_on(first, second, partners)
-        result.losses.total.backward()
+        network.zero_grad()
+        result = loss_of_views(step_on, loss, first, second, partners)
+        result.total.backward()
         with torch.no_grad():
-            for parameter in objective.parameters():
+            for parameter in network.parameters():
                 if parameter.grad is not None:
                     parameter -= 0.05 * parameter.grad
-        objective.centre.update(*result.targets)
-        losses.append(torch.stack([loss.detach() for loss in result.losses]))
-    return {"losses": torch.stack(losses), "state": copy.deepcopy(objective.state_dict())}
+        losses.append(torch.stack([part.detach() for part in result.losses]))
+    return {"losses": torch.stack(losses), "state": copy.deepcopy({**network.state_dict(), **loss.state_dict()})}
 
 
 # The two processes
@@ -119,22 +120,23 @@ def _job(rank: int) -> dict[str, Any]:
         results[case] = run_norm(container[0], *(halves(tensor)[rank] for tensor in norm_inputs(case)))
     half = halves(norm_inputs("features")[1])[rank].bfloat16()
     results["half precision"] = half, SyncBatchNorm(3)(half).detach()
-    for centre in CENTRES:
-        objective = new_objective(centre)
-        synchronise_batch_norms(objective)
-        wrapped = DistributedDataParallel(objective)
-        results[centre] = train(objective, wrapped, halves(digits(), 2)[rank], None)
+    for center in CENTERS:
+        network = new_network()
+        synchronise_batch_norms(network)
+        wrapped = DistributedDataParallel(network, broadcast_buffers=False)
+        results[center] = train(network, wrapped, center, halves(digits(), 2)[rank], None)
     results["frozen"] = _frozen_backbone(rank)
     return results
 
 
 def _frozen_backbone(rank: int) -> bool:
     """DDP fails in its second step if a parameter that wants a gradient got none."""
-    objective = new_objective("dino")
-    objective.network.backbone.requires_grad_(False)
-    synchronise_batch_norms(objective)
-    train(objective, DistributedDataParallel(objective), halves(digits(), 2)[rank], None)
-    return all(parameter.grad is None for parameter in objective.network.backbone.parameters())
+    network = new_network()
+    network.backbone.requires_grad_(False)
+    synchronise_batch_norms(network)
+    wrapped = DistributedDataParallel(network, broadcast_buffers=False)
+    train(network, wrapped, "dino", halves(digits(), 2)[rank], None)
+    return all(parameter.grad is None for parameter in network.backbone.parameters())
 
 
 def _main(rank: int, folder: Path) -> None:
@@ -227,22 +229,22 @@ def test_half_precision_is_normalised_in_float32_and_stays_half(two):
     torch.testing.assert_close(made.float(), expected, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("centre", CENTRES)
-def test_two_processes_end_with_the_loss_centre_and_weights_of_one(two, centre):
-    objective = new_objective(centre)
-    start = copy.deepcopy(objective.state_dict())
+@pytest.mark.parametrize("center", CENTERS)
+def test_two_processes_end_with_the_loss_center_and_weights_of_one(two, center):
+    network = new_network()
+    start = copy.deepcopy(network.state_dict())
     # Each half of the batch is mixed within itself, as its process does.
     partners = torch.cat([torch.arange(B).roll(1) + rank * B for rank in range(PROCESSES)])
-    expected = train(objective, objective, digits(), partners)
-    ours = [results[centre] for results in two]
+    expected = train(network, network, center, digits(), partners)
+    ours = [results[center] for results in two]
     mean = torch.stack([result["losses"] for result in ours]).mean(0)
     torch.testing.assert_close(mean, expected["losses"], rtol=1e-5, atol=1e-5)
     for result in ours:
         assert list(result["state"]) == list(expected["state"])
         for name, tensor in expected["state"].items():
             torch.testing.assert_close(result["state"][name], tensor, rtol=1e-5, atol=1e-5, msg=name)
-    assert (expected["state"]["centre.centre"] != start["centre.centre"]).any()
-    assert (expected["state"]["network.backbone.network.0.weight"] != start["network.backbone.network.0.weight"]).any()
+    assert expected["state"]["center.center"].any()
+    assert (expected["state"]["backbone.network.0.weight"] != start["backbone.network.0.weight"]).any()
 
 
 def test_a_frozen_backbone_stays_frozen_with_two_processes(two):
@@ -269,10 +271,10 @@ def test_a_batch_norm_needs_channels():
 
 
 def test_on_a_gpu_it_is_torchs_own_with_the_same_tensors_and_names():
-    objective = new_objective("dino").eval()
-    tensors = {**dict(objective.named_parameters()), **dict(objective.named_buffers())}
-    norms = {name for name, module in objective.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)}
-    converted = synchronise_batch_norms(objective, torch.device("cuda"))
+    network = new_network().eval()
+    tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    norms = {name for name, module in network.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)}
+    converted = synchronise_batch_norms(network, torch.device("cuda"))
     assert {name for name, module in converted.named_modules() if isinstance(module, nn.SyncBatchNorm)} == norms
     again = {**dict(converted.named_parameters()), **dict(converted.named_buffers())}
     assert again.keys() == tensors.keys()
@@ -281,20 +283,20 @@ def test_on_a_gpu_it_is_torchs_own_with_the_same_tensors_and_names():
 
 
 def test_synchronising_keeps_names_state_modes_and_frozen_parameters():
-    objective = new_objective("dino")
-    objective.network.backbone.eval().requires_grad_(False)
-    before = copy.deepcopy(objective)
-    assert synchronise_batch_norms(objective) is objective
-    norms = [module for module in objective.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    network = new_network()
+    network.backbone.eval().requires_grad_(False)
+    before = copy.deepcopy(network)
+    assert synchronise_batch_norms(network) is network
+    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     assert len(norms) == 5 + 3 + 1
     assert all(isinstance(module, SyncBatchNorm) for module in norms)
-    expected, ours = before.state_dict(), objective.state_dict()
+    expected, ours = before.state_dict(), network.state_dict()
     assert list(ours) == list(expected)
     assert all(torch.equal(ours[name], tensor) for name, tensor in expected.items())
-    assert [m.training for m in objective.modules()] == [m.training for m in before.modules()]
+    assert [m.training for m in network.modules()] == [m.training for m in before.modules()]
     wanted = {name: parameter.requires_grad for name, parameter in before.named_parameters()}
-    assert {name: parameter.requires_grad for name, parameter in objective.named_parameters()} == wanted
-    again = synchronise_batch_norms(objective)
+    assert {name: parameter.requires_grad for name, parameter in network.named_parameters()} == wanted
+    again = synchronise_batch_norms(network)
     assert list(again.state_dict()) == list(expected)
 
 

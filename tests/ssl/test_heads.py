@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from andornot.ssl.heads import Predictor, Projector, fused
+from andornot.ssl.network import Predictor, Projector, fused
+from andornot.ssl.runtime import synchronise_batch_norms
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -89,3 +90,9 @@ def test_fused_heads_compute_the_same_with_fewer_layers():
     torch.testing.assert_close(fast(features), heads(features), rtol=1e-5, atol=1e-5)
     with pytest.raises(TypeError, match="cannot fuse a Dropout"):
         fused([nn.Dropout()])
+
+
+def test_synchronised_batch_norms_can_be_fused():
+    projector = synchronise_batch_norms(Projector(6, 8, 10)).eval()
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(fused(projector)(x), projector(x), rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The losses against the paper's equations, written out as loops over pictures, features and truth values."""
+"""The losses against the paper's equations, written out as loops over images, features and truth values."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from andornot.logic import Representation
 from andornot.ssl.losses import (
-    Pair,
+    TargetPair,
     divergence,
     expected_mix_loss,
     expected_normal_loss,
@@ -32,7 +32,7 @@ def views():
 
 def pairs(views):
     p, z_other, p_other, z, p_mix, z_c = views
-    return Pair(p, z_other), Pair(p_other, z), Pair(p_mix, z_c)
+    return TargetPair(p, z_other), TargetPair(p_other, z), TargetPair(p_mix, z_c)
 
 
 # The slow versions: p and z are nested lists (B, N, M).
@@ -74,9 +74,9 @@ def slow_losses(views):
 # Each loss alone
 
 
-def test_the_divergence_is_the_cross_entropy_over_n_features_averaged_over_pictures(views):
+def test_the_divergence_is_the_cross_entropy_over_n_features_averaged_over_images(views):
     p, z, *_ = views
-    assert divergence(Pair(p, z)).item() == pytest.approx(slow_divergence(p.probs.tolist(), z.probs.tolist()))
+    assert divergence(TargetPair(p, z)).item() == pytest.approx(slow_divergence(p.probs.tolist(), z.probs.tolist()))
 
 
 def test_normal_mix_and_expected_losses_are_the_papers(views):
@@ -89,15 +89,15 @@ def test_only_the_expected_value_losses_see_how_far_apart_truth_values_are():
     """The example of the paper's section on the expected value loss."""
     z = Representation([[[0.8, 0.1, 0.1]]])
     near, far = Representation([[[0.1, 0.8, 0.1]]]), Representation([[[0.1, 0.1, 0.8]]])
-    assert mix_loss(Pair(near, z)).item() == pytest.approx(mix_loss(Pair(far, z)).item())
-    assert expected_mix_loss(Pair(near, z)) < expected_mix_loss(Pair(far, z))
+    assert mix_loss(TargetPair(near, z)).item() == pytest.approx(mix_loss(TargetPair(far, z)).item())
+    assert expected_mix_loss(TargetPair(near, z)) < expected_mix_loss(TargetPair(far, z))
     expected = -0.15 * math.log(0.85) - 0.85 * math.log(0.15)
-    assert expected_mix_loss(Pair(far, z)).item() == pytest.approx(expected)
+    assert expected_mix_loss(TargetPair(far, z)).item() == pytest.approx(expected)
 
 
 def test_losses_of_crisp_wrong_predictions_are_finite():
     crisp = Representation([[[1.0, 0.0], [0.0, 1.0]]])
-    losses = proposed_loss(*[Pair(crisp, ~crisp)] * 3)
+    losses = proposed_loss(*[TargetPair(crisp, ~crisp)] * 3)
     assert all(loss.isfinite() for loss in losses)
 
 
@@ -105,11 +105,11 @@ def test_the_gradient_of_the_divergence_is_prediction_minus_target(views):
     """d𝒟/dp̃ = (p - z) / (τ·N·B), also where p is so sharp that it has no logarithm."""
     logits = torch.tensor([[[40.0, 0.0, -40.0]]], requires_grad=True)
     z = Representation([[[0.0, 0.0, 1.0]]])
-    divergence(Pair(Representation.from_logits(logits, 0.1), z)).backward()
+    divergence(TargetPair(Representation.from_logits(logits, 0.1), z)).backward()
     torch.testing.assert_close(logits.grad, torch.tensor([[[10.0, 0.0, -10.0]]]))
     logits = torch.randn(B, N, M, dtype=torch.float64, requires_grad=True)
     prediction = Representation.from_logits(logits, 0.1)
-    divergence(Pair(prediction, views[1])).backward()
+    divergence(TargetPair(prediction, views[1])).backward()
     torch.testing.assert_close(logits.grad, (prediction.probs.detach() - views[1].probs) / (0.1 * N * B))
 
 
@@ -141,7 +141,7 @@ def test_beta_0_does_not_compute_the_expected_value_losses(views):
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 1])
 @pytest.mark.parametrize("beta", [0, 0.6, 1])
-def test_without_mixed_pictures_the_two_views_are_all_there_is(views, alpha, beta):
+def test_without_mixed_images_the_two_views_are_all_there_is(views, alpha, beta):
     one, other, _ = pairs(views)
     normal, _, expected_normal, _ = slow_losses(views)
     losses = proposed_loss(one, other, None, alpha, beta)
@@ -153,12 +153,12 @@ def test_without_mixed_pictures_the_two_views_are_all_there_is(views, alpha, bet
 def gradient_sources(views, alpha: float, beta: float) -> list[bool]:
     """Which of p, p' and p_mix the total sends a gradient other than zero to."""
     logits = [torch.randn(B, N, M, requires_grad=True) for _ in range(3)]
-    made = [Pair(Representation.from_logits(x), z) for x, z in zip(logits, views[1::2], strict=True)]
+    made = [TargetPair(Representation.from_logits(x), z) for x, z in zip(logits, views[1::2], strict=True)]
     proposed_loss(*made, alpha, beta).total.backward()
     return [isinstance(x.grad, Tensor) and bool(x.grad.any()) for x in logits]
 
 
-def test_the_extremes_of_alpha_learn_from_the_views_or_from_the_mixed_picture_alone(views):
+def test_the_extremes_of_alpha_learn_from_the_views_or_from_the_mixed_image_alone(views):
     views = [view.to(torch.float32) for view in views]
     for beta in (0, 0.6, 1):
         assert gradient_sources(views, 1, beta) == [True, True, False]

@@ -5,15 +5,16 @@ import math
 
 import pytest
 import torch
+from steps import loss_of_views
 from torch import Tensor, nn
 
 from andornot.errors import AndornotError
 from andornot.logic import Representation
-from andornot.ssl import network as network_module
+from andornot.ssl import losses as losses_module
 from andornot.ssl.backbones import build_backbone, wrap_backbone
-from andornot.ssl.network import Network, Objective
-from andornot.ssl.synthesis import SYNTHESES
-from andornot.ssl.targets import Centre
+from andornot.ssl.losses import SYNTHESES, SynthesisLoss
+from andornot.ssl.network import Network
+from andornot.ssl.targets import Center
 
 B, N, M = 6, 3, 4
 TAU_S, TAU_T = 0.1, 0.04
@@ -30,15 +31,15 @@ def network():
 
 
 @pytest.fixture
-def pictures():
-    """Two views of B pictures."""
+def images():
+    """Two views of B images."""
     return torch.rand(2, B, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
-def objective_of(network: Network, method: str) -> Objective:
-    centre = Centre(N, M, TAU_T)
-    centre.centre.normal_(std=0.1, generator=torch.Generator().manual_seed(1))
-    return Objective(network, centre, method, temperature=TAU_S, mixing=MIXING, alpha=ALPHA, beta=BETA)
+def loss_by(method: str) -> SynthesisLoss:
+    center = Center(TAU_T)
+    center.center = 0.1 * torch.randn(N, M, generator=torch.Generator().manual_seed(1))
+    return SynthesisLoss(method, center=center, temperature=TAU_S, mixup_lambda=MIXING, alpha=ALPHA, beta=BETA)
 
 
 # The slow version: rows over the truth values as lists.
@@ -50,15 +51,15 @@ def slow_softmax(row: list[float]) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
-def slow_target(logits: list[float], centre: list[float]) -> list[float]:
-    return slow_softmax([(x - c) / TAU_T for x, c in zip(logits, centre, strict=True)])
+def slow_target(logits: list[float], center: list[float]) -> list[float]:
+    return slow_softmax([(x - c) / TAU_T for x, c in zip(logits, center, strict=True)])
 
 
-def slow_synthesis(method: str, one: list[float], two: list[float], centre: list[float]) -> list[float]:
-    """z_c of one feature, from the raw logits of two pictures."""
+def slow_synthesis(method: str, one: list[float], two: list[float], center: list[float]) -> list[float]:
+    """z_c of one feature, from the raw logits of two images."""
     if method == "maximum":
-        return slow_target([max(a, b) for a, b in zip(one, two, strict=True)], centre)
-    z_1, z_2 = slow_target(one, centre), slow_target(two, centre)
+        return slow_target([max(a, b) for a, b in zip(one, two, strict=True)], center)
+    z_1, z_2 = slow_target(one, center), slow_target(two, center)
     if method == "mean":
         return [MIXING * a + (1 - MIXING) * b for a, b in zip(z_1, z_2, strict=True)]
     distribution = [0.0] * M
@@ -76,21 +77,23 @@ def slow_terms(p_logits: list[float], z: list[float]) -> tuple[float, float]:
     return plain, -e_z * math.log(e_p) - (1 - e_z) * math.log(1 - e_p)
 
 
-def slow_step(objective: Objective, method: str, first: Tensor, second: Tensor, partners: list[int]) -> float:
+def slow_step(
+    network: Network, center: Tensor, method: str, first: Tensor, second: Tensor, partners: list[int]
+) -> float:
     """L_prop of a batch; the network itself is torch's."""
-    network = copy.deepcopy(objective.network)
-    mixed_pictures = torch.stack([MIXING * first[i] + (1 - MIXING) * first[partners[i]] for i in range(B)])
+    network = copy.deepcopy(network)
+    mixed_images = torch.stack([MIXING * first[i] + (1 - MIXING) * first[partners[i]] for i in range(B)])
     with torch.no_grad():
-        one, other, mixed = ((out.z.tolist(), out.p.tolist()) for out in map(network, (first, second, mixed_pictures)))
-    centre = objective.centre.centre.tolist()
+        one, other, mixed = ((out.z.tolist(), out.p.tolist()) for out in map(network, (first, second, mixed_images)))
+    center = center.tolist()
     total = 0.0
     for i in range(B):
         for j in range(N):
-            z, z_other = slow_target(one[0][i][j], centre[j]), slow_target(other[0][i][j], centre[j])
+            z, z_other = slow_target(one[0][i][j], center[j]), slow_target(other[0][i][j], center[j])
             views = slow_terms(one[1][i][j], z_other), slow_terms(other[1][i][j], z)
             plain, expected = ((a + b) / 2 for a, b in zip(*views, strict=True))
             if method != "vanilla":
-                z_c = slow_synthesis(method, one[0][i][j], one[0][partners[i]][j], centre[j])
+                z_c = slow_synthesis(method, one[0][i][j], one[0][partners[i]][j], center[j])
                 mix, expected_mix = slow_terms(mixed[1][i][j], z_c)
                 plain, expected = ALPHA * plain + (1 - ALPHA) * mix, ALPHA * expected + (1 - ALPHA) * expected_mix
             total += BETA * expected + (1 - BETA) * plain
@@ -100,17 +103,17 @@ def slow_step(objective: Objective, method: str, first: Tensor, second: Tensor, 
 # The network
 
 
-def test_the_network_is_backbone_projector_predictor(network, pictures):
+def test_the_network_is_backbone_projector_predictor(network, images):
     network.eval()
-    features, z, p = network(pictures[0])
-    assert torch.equal(features, network.backbone(pictures[0]))
+    features, z, p = network(images[0])
+    assert torch.equal(features, network.backbone(images[0]))
     assert torch.equal(z, network.projector(features).view(B, N, M))
     assert torch.equal(p, network.predictor(z.flatten(1)).view(B, N, M))
 
 
-def test_heads_can_be_run_on_features_alone(network, pictures):
+def test_heads_can_be_run_on_features_alone(network, images):
     network.eval()
-    expected = network(pictures[0])
+    expected = network(images[0])
     for ours, theirs in zip(network.project(expected.activations), expected, strict=True):
         assert torch.equal(ours, theirs)
 
@@ -125,73 +128,84 @@ def test_the_hidden_widths_are_simsiams_by_default():
 
 
 @every_method
-def test_a_step_is_what_the_equations_say(network, pictures, method):
-    objective = objective_of(network, method)
+def test_a_step_is_what_the_equations_say(network, images, method):
+    loss = loss_by(method)
     partners = torch.tensor([3, 5, 0, 1, 2, 4])
-    result = objective(*pictures, partners)
-    expected = slow_step(objective, method, *pictures, partners.tolist())
-    assert result.losses.total.item() == pytest.approx(expected, rel=1e-4)
+    expected = slow_step(network, loss.center.center, method, *images, partners.tolist())
+    result = loss_of_views(network, loss, *images, partners)
+    assert result.total.item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
-def test_the_partner_is_the_neighbour_in_the_batch_by_default(network, pictures, method):
-    objective = objective_of(network, method)
-    expected = slow_step(objective, method, *pictures, [B - 1, *range(B - 1)])
-    assert objective(*pictures).losses.total.item() == pytest.approx(expected, rel=1e-4)
+def test_the_partner_is_the_neighbour_in_the_batch_by_default(network, images, method):
+    loss = loss_by(method)
+    expected = slow_step(network, loss.center.center, method, *images, [B - 1, *range(B - 1)])
+    assert loss_of_views(network, loss, *images).total.item() == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(("method", "passes"), [("vanilla", 2), ("mean", 3), ("maximum", 3), ("logic", 3)])
-def test_mixed_pictures_cost_a_third_pass_and_vanilla_has_none(network, pictures, method, passes):
-    seen: list[Tensor] = []
-    network.backbone.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-    objective_of(network, method)(*pictures)
-    assert len(seen) == passes
-    assert torch.equal(torch.stack(seen[:2]), pictures)
-    if passes == 3:
-        first = pictures[0]
-        torch.testing.assert_close(seen[2], MIXING * first + (1 - MIXING) * first[[B - 1, *range(B - 1)]])
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_a_synthesis_needs_mixed_images(network, images, method):
+    with pytest.raises(ValueError, match="needs the outputs of mixed images"):
+        loss_by(method)(network(images[0]), network(images[1]))
 
 
-def test_a_synthesis_gets_the_targets_of_exactly_the_two_views_that_were_mixed(network, pictures, monkeypatch):
+def test_a_synthesis_gets_the_targets_of_exactly_the_two_views_that_were_mixed(network, images, monkeypatch):
     """Adding one is a function and a line in the registry."""
     calls = []
 
-    def spy(first, second, mixing, centre):
-        calls.append((first, second, mixing, centre))
+    def spy(first, second, mixup_lambda, center):
+        calls.append((first, second, mixup_lambda, center))
         return first.representation
 
     monkeypatch.setitem(SYNTHESES, "spy", spy)
-    objective = objective_of(network, "spy")
+    loss = loss_by("spy")
     partners = torch.tensor([3, 5, 0, 1, 2, 4])
-    targets = objective(*pictures, partners).targets
-    ((first, second, mixing, centre),) = calls
+    targets = loss_of_views(network, loss, *images, partners).targets
+    ((first, second, mixup_lambda, center),) = calls
     assert torch.equal(first.logits, targets[0].logits)
     assert torch.equal(second.logits, targets[0].logits[partners])
     assert second.representation == targets[0].representation[partners]
-    assert (mixing, centre) == (MIXING, objective.centre)
+    assert (mixup_lambda, center) == (MIXING, loss.center)
 
 
-def test_an_unknown_synthesis_is_an_error(network):
+def test_an_unknown_synthesis_is_an_error():
     with pytest.raises(AndornotError, match='unknown synthesis "median"; did you mean "mean"'):
-        objective_of(network, "median")
+        loss_by("median")
 
 
 @every_method
-def test_a_step_returns_the_targets_of_both_views_and_leaves_the_centre_to_its_update(network, pictures, method):
-    objective = objective_of(network, method)
-    before = objective.centre.centre.clone()
-    expected = [copy.deepcopy(network)(view).z for view in pictures]
-    targets = objective(*pictures).targets
-    assert torch.equal(objective.centre.centre, before)
+def test_the_loss_returns_the_targets_of_both_views_and_moves_its_center(network, images, method):
+    loss = loss_by(method)
+    before = loss.center.center.clone()
+    expected = [copy.deepcopy(network)(view).z for view in images]
+    targets = loss_of_views(network, loss, *images).targets
     for target, logits in zip(targets, expected, strict=True):
         torch.testing.assert_close(target.logits, logits.detach())
-    objective.centre.update(*targets)
     mean = (expected[0].mean(0) + expected[1].mean(0)) / 2
-    torch.testing.assert_close(objective.centre.centre, 0.9 * before + 0.1 * mean.detach())
+    torch.testing.assert_close(loss.center.center, 0.9 * before + 0.1 * mean.detach())
 
 
-def test_the_centre_is_part_of_the_objectives_state(network):
-    assert "centre.centre" in objective_of(network, "logic").state_dict()
+def test_the_center_stays_in_eval_mode(network, images):
+    loss = loss_by("logic").eval()
+    before = loss.center.center.clone()
+    loss_of_views(network, loss, *images)
+    assert torch.equal(loss.center.center, before)
+
+
+def test_accumulated_batches_move_the_center_once_and_together(network, images):
+    first, second = images
+    halves = SynthesisLoss("vanilla", accumulate=2)
+    whole = SynthesisLoss("vanilla")
+    network.eval()
+    for part in (slice(0, B // 2), slice(B // 2, B)):
+        assert not halves.center.center.any()
+        halves(network(first[part]), network(second[part]))
+    whole(network(first), network(second))
+    torch.testing.assert_close(halves.center.center, whole.center.center)
+
+
+def test_the_center_is_part_of_the_state_of_the_loss():
+    assert list(loss_by("logic").state_dict()) == ["center.center"]
 
 
 # The gradient
@@ -203,20 +217,20 @@ def gradients(loss: Tensor, network: Network) -> dict[str, Tensor]:
 
 
 @every_method
-def test_the_gradient_is_that_of_a_loss_with_constant_targets(network, pictures, method):
+def test_the_gradient_is_that_of_a_loss_with_constant_targets(network, images, method):
     """Targets are computed first, by a copy of the network, as numbers; then the loss, in plain torch."""
-    objective = objective_of(network, method)
+    loss = loss_by(method)
     partners = [3, 5, 0, 1, 2, 4]
-    first, second = pictures
+    first, second = images
     with torch.no_grad():
         copied = copy.deepcopy(network)
         z_1, z_2 = copied(first).z, copied(second).z
-    centre = objective.centre.centre
+    center = loss.center.center
     rows = [
-        [slow_synthesis(method, z_1[i, j].tolist(), z_1[partners[i], j].tolist(), centre[j].tolist()) for j in range(N)]
+        [slow_synthesis(method, z_1[i, j].tolist(), z_1[partners[i], j].tolist(), center[j].tolist()) for j in range(N)]
         for i in range(B)
     ]
-    constants = [((z - centre) / TAU_T).softmax(-1) for z in (z_2, z_1)] + [torch.tensor(rows)]
+    constants = [((z - center) / TAU_T).softmax(-1) for z in (z_2, z_1)] + [torch.tensor(rows)]
     values = torch.arange(M) / (M - 1)
 
     def loss_of(view: Tensor, target: Tensor) -> Tensor:
@@ -228,57 +242,55 @@ def test_the_gradient_is_that_of_a_loss_with_constant_targets(network, pictures,
     mixed = MIXING * first + (1 - MIXING) * first[partners]
     by_view = [loss_of(view, target) for view, target in zip((first, second, mixed), constants, strict=True)]
     weights = (0.5, 0.5, 0) if method == "vanilla" else (ALPHA / 2, ALPHA / 2, 1 - ALPHA)
-    expected = gradients(sum(w * loss for w, loss in zip(weights, by_view, strict=True)), network)
-    ours = gradients(objective(*pictures, torch.tensor(partners)).losses.total, network)
+    expected = gradients(sum(w * part for w, part in zip(weights, by_view, strict=True)), network)
+    ours = gradients(loss_of_views(network, loss, *images, torch.tensor(partners)).total, network)
     for name, gradient in ours.items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5, msg=name)
         assert gradient.any(), name
 
 
 @every_method
-def test_all_of_the_gradient_passes_through_the_predictor(network, pictures, method):
+def test_all_of_the_gradient_passes_through_the_predictor(network, images, method):
     """With a last layer of zeros nothing comes back through it: what else arrives would have come through targets."""
     nn.init.zeros_(network.predictor[-1].weight)
-    result = objective_of(network, method)(*pictures)
-    received = gradients(result.losses.total, network)
+    result = loss_of_views(network, loss_by(method), *images)
+    received = gradients(result.total, network)
     assert received["predictor.3.weight"].any()
     assert not any(gradient.any() for name, gradient in received.items() if not name.startswith("predictor.3."))
 
 
 @every_method
-def test_targets_do_not_require_a_gradient(network, pictures, method, monkeypatch):
+def test_targets_do_not_require_a_gradient(network, images, method, monkeypatch):
     seen: list[Representation] = []
 
     def spy(*pairs):
         seen.extend(pair.target for pair in pairs[:3] if pair is not None)
         return real(*pairs)
 
-    real = network_module.proposed_loss
-    monkeypatch.setattr(network_module, "proposed_loss", spy)
-    objective_of(network, method)(*pictures)
+    real = losses_module.proposed_loss
+    monkeypatch.setattr(losses_module, "proposed_loss", spy)
+    loss_of_views(network, loss_by(method), *images)
     assert len(seen) == (2 if method == "vanilla" else 3)
     assert not any(target.probs.requires_grad for target in seen)
 
 
 @every_method
-def test_a_few_steps_lower_the_loss(network, pictures, method):
-    objective = objective_of(network, method)
-    optimiser = torch.optim.SGD(objective.parameters(), 0.05, momentum=0.9)
+def test_a_few_steps_lower_the_loss(network, images, method):
+    loss = loss_by(method)
+    optimiser = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9)
     losses = []
     for _ in range(15):
-        result = objective(*pictures)
+        result = loss_of_views(network, loss, *images)
         optimiser.zero_grad()
-        result.losses.total.backward()
+        result.total.backward()
         optimiser.step()
-        objective.centre.update(*result.targets)
-        losses.append(result.losses.total.item())
+        losses.append(result.total.item())
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_a_step_in_half_precision_computes_targets_and_losses_in_float32(network, pictures):
-    objective = objective_of(network, "logic")
+def test_a_step_in_half_precision_computes_targets_and_losses_in_float32(network, images):
     with torch.autocast("cpu", torch.bfloat16):
-        result = objective(*pictures)
+        result = loss_of_views(network, loss_by("logic"), *images)
     assert result.losses.total.dtype == torch.float32
     assert result.losses.total.isfinite()
     assert result.targets[0].representation.dtype == torch.float32

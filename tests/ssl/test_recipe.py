@@ -23,12 +23,12 @@ PAPER = {
     "num_features": 512,
     "num_values": 8,
     "synthesis": "logic",
-    "mixing": 0.5,
+    "mixup_lambda": 0.5,
     "alpha": 0.5,
     "beta": 0.6,
     "prediction_temperature": 0.1,
     "target_temperature": 0.04,
-    "centre_momentum": 0.9,
+    "center_momentum": 0.9,
     "prior": None,
     "learning_rate": 0.027,
     "batch_size": 32,
@@ -152,7 +152,7 @@ def test_a_change_of_one_recipe_leaves_the_next_alone():
         ("lerning_rate=3", 'unknown key "lerning_rate"; did you mean "learning_rate"?'),
         ("calibration.pover=3", 'unknown key "calibration.pover"; did you mean "calibration.power"?'),
         ("views.flipp=1", 'unknown key "views.flipp"; did you mean "views.flip"?'),
-        ("zzz=1", 'unknown key "zzz", there are regime, backbone, '),
+        ("zzz=1", 'unknown key "zzz" (choose from regime, backbone, '),
         ("epochs", '"epochs" is not of the form key=value, for example epochs=20'),
         ("=3", '"=3" is not of the form key=value'),
         ("epochs=[", 'the value in "epochs=[" cannot be read'),
@@ -162,7 +162,7 @@ def test_a_change_of_one_recipe_leaves_the_next_alone():
         ("epochs=1.5", "epochs: "),
         ("epochs.a=1", '"epochs" in "epochs.a=1" has no keys inside'),
         ("regime=magic", "regime: Input should be 'scratch', 'frozen' or 'calibrated', got 'magic'"),
-        ("synthesis=xor", 'unknown synthesis "xor", there are vanilla, mean, maximum, logic'),
+        ("synthesis=xor", 'unknown synthesis "xor" (choose from vanilla, mean, maximum, logic)'),
         ("views.crop_scale=2", "views.crop_scale: Input should be a valid tuple, got 2"),
         (
             "views.flip=often",
@@ -205,7 +205,7 @@ def test_numbers_arrive_as_they_were_written(alpha, epochs, rate):
 
 def test_the_learning_rate_is_scaled_with_the_batch_on_request():
     assert load_recipe("imagenet100-paper", ["batch_size=256"]).peak_learning_rate == 0.027
-    scaled = load_recipe("imagenet100-paper", ["batch_size=256", "learning_rate_batch=32"])
+    scaled = load_recipe("imagenet100-paper", ["batch_size=256", "lr_reference_batch=32"])
     assert math.isclose(scaled.peak_learning_rate, 0.027 * 8)
 
 
@@ -263,5 +263,13 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(RecipeError, match='unknown recipe "mnist-papper"; did you mean "mnist-paper"'):
         load_recipe("mnist-papper")
-    with pytest.raises(RecipeError, match='unknown recipe "qqq", there are cifar10-paper, digits, '):
+    with pytest.raises(RecipeError, match=r'unknown recipe "qqq" \(choose from cifar10-paper, digits, '):
         load_recipe("qqq")
+
+
+def test_settings_can_be_changed_by_keyword():
+    recipe = load_recipe("photos", seed=3, calibration={"levels": 17})
+    assert (recipe.seed, recipe.calibration.levels, recipe.calibration.power) == (3, 17, 4)
+    assert load_recipe("digits", epochs=1) == load_recipe("digits", ["epochs=1"])
+    with pytest.raises(RecipeError, match='unknown key "epoch"; did you mean "epochs"'):
+        load_recipe("digits", epoch=1)

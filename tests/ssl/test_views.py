@@ -1,4 +1,4 @@
-"""Each factor of a view against its plain definition, in float64 and one picture at a time, or against PIL."""
+"""Each factor of a view against its plain definition, in float64 and one image at a time, or against PIL."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from andornot.ssl.views import CROP_TRIES, Drawn, Jitter, Views, ViewSettings, Warp, _crops
+from andornot.ssl.views import CROP_TRIES, CropBox, Jitter, SampledParams, Views, ViewSettings, _crops
 
 SIZE = 24
 PLAIN = ViewSettings(SIZE, crop_scale=(1, 1), crop_ratio=(1, 1), flip=0, jitter=0, grey=0, blur=0)
@@ -25,13 +25,13 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def random_pictures(*shape, seed=0):
+def random_images(*shape, seed=0):
     return torch.rand(shape, generator=seeded(seed))
 
 
 def whole(count, size=SIZE, flip=False):
     zeros = torch.zeros(count)
-    return Warp(zeros, zeros, zeros + size, zeros + size, flip=torch.full((count,), flip))
+    return CropBox(zeros, zeros, zeros + size, zeros + size, flip=torch.full((count,), flip))
 
 
 def jitter(count, brightness=1.0, contrast=1.0, saturation=1.0, hue=0.0, order=(0, 1, 2, 3), grey=False):
@@ -42,22 +42,22 @@ def jitter(count, brightness=1.0, contrast=1.0, saturation=1.0, hue=0.0, order=(
     )
 
 
-def coloured(pictures, **changes):
+def coloured(images, **changes):
     """Views that only the colours of change, as float64 arrays."""
-    drawn = Drawn(whole(len(pictures)), jitter(len(pictures), **changes), sigma=None)
-    return Views(PLAIN).render(pictures, drawn).double().numpy()
+    drawn = SampledParams(whole(len(images)), jitter(len(images), **changes), sigma=None)
+    return Views(PLAIN).render(images, drawn).double().numpy()
 
 
-def grey_of(picture):
-    return np.tensordot((0.299, 0.587, 0.114), picture, 1)
+def grey_of(image):
+    return np.tensordot((0.299, 0.587, 0.114), image, 1)
 
 
-def rotate_hue(picture, turns):
+def rotate_hue(image, turns):
     """Rodrigues' formula around the unit vector of the greys, colour by colour."""
     axis, angle = np.full(3, 1 / math.sqrt(3)), 2 * math.pi * turns
-    result = np.empty_like(picture)
-    for place in np.ndindex(picture.shape[1:]):
-        colour = picture[(slice(None), *place)]
+    result = np.empty_like(image)
+    for place in np.ndindex(image.shape[1:]):
+        colour = image[(slice(None), *place)]
         turned = colour * math.cos(angle) + np.cross(axis, colour) * math.sin(angle)
         result[(slice(None), *place)] = turned + axis * (axis @ colour) * (1 - math.cos(angle))
     return result
@@ -65,64 +65,64 @@ def rotate_hue(picture, turns):
 
 NAMES = ("brightness", "contrast", "saturation", "hue")
 STEPS = (
-    lambda picture, factor: factor * picture,
-    lambda picture, factor: factor * (picture - grey_of(picture).mean()) + grey_of(picture).mean(),
-    lambda picture, factor: factor * picture + (1 - factor) * grey_of(picture),
+    lambda image, factor: factor * image,
+    lambda image, factor: factor * (image - grey_of(image).mean()) + grey_of(image).mean(),
+    lambda image, factor: factor * image + (1 - factor) * grey_of(image),
     rotate_hue,
 )
 
 
-def pil_view(picture, warp, index, size):
+def pil_view(image, crop, index, size):
     """Crop, then PIL's bilinear resize (which is antialiased), then mirror: one channel after the other in floats."""
-    top, left, height, width = (int(v[index]) for v in (warp.top, warp.left, warp.height, warp.width))
+    top, left, height, width = (int(v[index]) for v in (crop.top, crop.left, crop.height, crop.width))
     channels = []
-    for channel in picture.numpy():
-        crop = Image.fromarray(channel[top : top + height, left : left + width].copy())
-        channels.append(np.asarray(crop.resize((size, size), Image.Resampling.BILINEAR)))
+    for channel in image.numpy():
+        cut = Image.fromarray(channel[top : top + height, left : left + width].copy())
+        channels.append(np.asarray(cut.resize((size, size), Image.Resampling.BILINEAR)))
     view = np.stack(channels)
-    return view[:, :, ::-1] if warp.flip[index] else view
+    return view[:, :, ::-1] if crop.flip[index] else view
 
 
-def blurred(picture, sigma):
+def blurred(image, sigma):
     """Convolution of rows and columns with a Gaussian that ends at 4 sigma, the border's pixels repeated outwards."""
     reach = math.floor(4 * sigma)
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     taps /= taps.sum()
-    padded = np.pad(picture, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
-    size = picture.shape[-1]
+    padded = np.pad(image, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
+    size = image.shape[-1]
     rows = sum(tap * padded[:, i : i + size, :] for i, tap in enumerate(taps))
     return sum(tap * rows[:, :, i : i + size] for i, tap in enumerate(taps))
 
 
 class TestColour:
-    pictures = random_pictures(4, 3, SIZE, SIZE)
-    exact = pictures.double().numpy()
+    images = random_images(4, 3, SIZE, SIZE)
+    exact = images.double().numpy()
 
     def expected(self, *steps):
         result = []
-        for picture in self.exact:
+        for image in self.exact:
             for step, factor in steps:
-                picture = STEPS[step](picture, factor)
-            result.append(picture.clip(0, 1))
+                image = STEPS[step](image, factor)
+            result.append(image.clip(0, 1))
         return np.stack(result)
 
     @pytest.mark.parametrize("factor", [0.0, 0.6, 1.0, 1.4])
     def test_brightness_multiplies(self, factor):
         np.testing.assert_allclose(
-            coloured(self.pictures, brightness=factor), (factor * self.exact).clip(0, 1), atol=1e-6
+            coloured(self.images, brightness=factor), (factor * self.exact).clip(0, 1), atol=1e-6
         )
 
     @pytest.mark.parametrize("factor", [0.0, 0.6, 1.4])
     def test_contrast_stretches_around_the_mean_grey(self, factor):
-        np.testing.assert_allclose(coloured(self.pictures, contrast=factor), self.expected((1, factor)), atol=1e-6)
+        np.testing.assert_allclose(coloured(self.images, contrast=factor), self.expected((1, factor)), atol=1e-6)
 
     @pytest.mark.parametrize("factor", [0.0, 0.6, 1.4])
     def test_saturation_blends_with_grey(self, factor):
-        np.testing.assert_allclose(coloured(self.pictures, saturation=factor), self.expected((2, factor)), atol=1e-6)
+        np.testing.assert_allclose(coloured(self.images, saturation=factor), self.expected((2, factor)), atol=1e-6)
 
     @pytest.mark.parametrize("turns", [-0.1, 0.03, 0.1, 0.5])
     def test_hue_rotates_around_the_grey_axis(self, turns):
-        np.testing.assert_allclose(coloured(self.pictures, hue=turns), self.expected((3, turns)), atol=1e-6)
+        np.testing.assert_allclose(coloured(self.images, hue=turns), self.expected((3, turns)), atol=1e-6)
 
     def test_a_third_of_a_turn_takes_red_to_green_as_in_hsv(self):
         red = torch.zeros(1, 3, SIZE, SIZE)
@@ -132,50 +132,48 @@ class TestColour:
     def test_grey_weights_the_channels_and_comes_last(self):
         expected = self.expected((0, 0.9), (2, 1.3))
         grey = np.repeat(np.stack([grey_of(p) for p in self.exact])[:, None] * 0.9, 3, axis=1)
-        np.testing.assert_allclose(coloured(self.pictures, brightness=0.9, saturation=1.3, grey=True), grey, atol=1e-6)
+        np.testing.assert_allclose(coloured(self.images, brightness=0.9, saturation=1.3, grey=True), grey, atol=1e-6)
         assert np.abs(expected - grey).max() > 0.1
 
     @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (2, 3, 0, 1), (1, 3, 0, 2)])
     def test_all_together_in_any_order_is_one_after_the_other_clamped_once(self, order):
         factors = (1.3, 0.7, 1.4, 0.08)
-        together = coloured(self.pictures, **dict(zip(NAMES, factors, strict=True)), order=order)
+        together = coloured(self.images, **dict(zip(NAMES, factors, strict=True)), order=order)
         np.testing.assert_allclose(together, self.expected(*((step, factors[step]) for step in order)), atol=2e-6)
 
-    def test_each_picture_has_its_own_order_and_factors(self):
+    def test_each_image_has_its_own_order_and_factors(self):
         both = Jitter(
             torch.tensor([1.4, 0.7]), torch.tensor([0.6, 1.2]), torch.tensor([1.0, 0.5]), torch.tensor([0.1, -0.05]),
             torch.tensor([[1, 0, 3, 2], [0, 1, 2, 3]]), torch.tensor([True, False]),
         )  # fmt: skip
-        views = Views(PLAIN).render(self.pictures[:2], Drawn(whole(2), both, None)).double().numpy()
+        views = Views(PLAIN).render(self.images[:2], SampledParams(whole(2), both, None)).double().numpy()
         one = {"brightness": 1.4, "contrast": 0.6, "hue": 0.1, "order": (1, 0, 3, 2), "grey": True}
         other = {"brightness": 0.7, "contrast": 1.2, "saturation": 0.5, "hue": -0.05}
-        np.testing.assert_allclose(views[:1], coloured(self.pictures[:1], **one), atol=1e-6)
-        np.testing.assert_allclose(views[1:], coloured(self.pictures[1:2], **other), atol=1e-6)
+        np.testing.assert_allclose(views[:1], coloured(self.images[:1], **one), atol=1e-6)
+        np.testing.assert_allclose(views[1:], coloured(self.images[1:2], **other), atol=1e-6)
 
     def test_contrast_takes_the_mean_of_the_crop_before_the_blur(self):
-        warp = Warp(*(torch.tensor([value]) for value in (3.0, 5.0, 12.0, 9.0)), flip=torch.tensor([True]))
-        drawn = Drawn(warp, jitter(1, contrast=0.5), sigma=torch.tensor([2.0]))
-        view = Views(PLAIN).render(self.pictures[:1], drawn)[0].double().numpy()
-        crop = pil_view(self.pictures[0], warp, 0, SIZE).astype(float)
+        crop = CropBox(*(torch.tensor([value]) for value in (3.0, 5.0, 12.0, 9.0)), flip=torch.tensor([True]))
+        drawn = SampledParams(crop, jitter(1, contrast=0.5), sigma=torch.tensor([2.0]))
+        view = Views(PLAIN).render(self.images[:1], drawn)[0].double().numpy()
+        crop = pil_view(self.images[0], crop, 0, SIZE).astype(float)
         np.testing.assert_allclose(view, blurred(STEPS[1](crop, 0.5), 2.0), atol=1e-6)
 
     def test_one_channel_ignores_all_but_brightness_and_contrast(self):
-        pictures = self.pictures[:, :1]
-        some = coloured(pictures, brightness=1.2, contrast=0.7)
-        assert np.array_equal(
-            some, coloured(pictures, brightness=1.2, contrast=0.7, saturation=0.2, hue=0.3, grey=True)
-        )
+        images = self.images[:, :1]
+        some = coloured(images, brightness=1.2, contrast=0.7)
+        assert np.array_equal(some, coloured(images, brightness=1.2, contrast=0.7, saturation=0.2, hue=0.3, grey=True))
         exact = 1.2 * self.exact[:, :1]
         mean = exact.mean((1, 2, 3), keepdims=True)
         np.testing.assert_allclose(some, (0.7 * (exact - mean) + mean).clip(0, 1), atol=1e-6)
 
     def test_factors_that_change_nothing_change_no_bit(self):
-        assert np.array_equal(coloured(self.pictures), self.exact)
+        assert np.array_equal(coloured(self.images), self.exact)
 
 
 class TestJitterDraws:
     settings = ViewSettings(8, brightness=0.4, contrast=1.5, saturation=0.2, hue=0.1, jitter=0.8, grey=0.2)
-    drawn = Views(settings).draw(torch.zeros(20_000, 3, 8, 8), seeded()).jitter
+    drawn = Views(settings).sample(torch.zeros(20_000, 3, 8, 8), seeded()).jitter
 
     @pytest.mark.parametrize(
         ("name", "low", "high"),
@@ -208,33 +206,33 @@ class TestCrop:
     @pytest.mark.parametrize("size", [7, 20, 33, 64])
     @pytest.mark.parametrize("flip", [0.0, 1.0])
     def test_a_crop_is_cut_out_resized_and_mirrored_as_by_pil(self, size, flip):
-        pictures = random_pictures(12, 3, 40, 31)
+        images = random_images(12, 3, 40, 31)
         views = Views(replace(PLAIN, size=size, crop_scale=(0.1, 1), crop_ratio=(0.5, 2), flip=flip))
-        drawn = views.draw(pictures, seeded(5))
-        expected = np.stack([pil_view(p, drawn.warp, i, size) for i, p in enumerate(pictures)])
-        np.testing.assert_allclose(views.render(pictures, drawn).numpy(), expected, atol=2e-6)
+        drawn = views.sample(images, seeded(5))
+        expected = np.stack([pil_view(p, drawn.crop, i, size) for i, p in enumerate(images)])
+        np.testing.assert_allclose(views.render(images, drawn).numpy(), expected, atol=2e-6)
 
-    def test_the_whole_picture_in_its_own_size_is_itself(self):
-        pictures = random_pictures(3, 3, SIZE, SIZE)
-        assert torch.equal(Views(PLAIN)(pictures, seeded()), pictures)
+    def test_the_whole_image_in_its_own_size_is_itself(self):
+        images = random_images(3, 3, SIZE, SIZE)
+        assert torch.equal(Views(PLAIN)(images, seeded()), images)
 
     def test_flip_mirrors_and_changes_nothing_else(self):
-        pictures = random_pictures(5, 1, 30, 30)
+        images = random_images(5, 1, 30, 30)
         settings = replace(PLAIN, crop_scale=(0.2, 1), blur=1)
-        plain, flipped = (Views(replace(settings, flip=p))(pictures, seeded(3)) for p in (0, 1))
+        plain, flipped = (Views(replace(settings, flip=p))(images, seeded(3)) for p in (0, 1))
         torch.testing.assert_close(flipped, plain.flip(-1), atol=1e-6, rtol=0)
 
     def test_flip_has_its_probability(self):
-        flips = Views(replace(PLAIN, flip=0.3)).draw(torch.zeros(20_000, 1, 4, 4), seeded()).warp.flip
+        flips = Views(replace(PLAIN, flip=0.3)).sample(torch.zeros(20_000, 1, 4, 4), seeded()).crop.flip
         assert flips.float().mean() == pytest.approx(0.3, abs=0.01)
 
     @given(
         st.integers(1, 60), st.integers(1, 60), st.sampled_from([(0.2, 1), (1e-4, 0.01), (0.9, 1)]), st.integers(0, 99)
     )
-    def test_crops_lie_inside_the_picture(self, height, width, scale, seed):
+    def test_crops_lie_inside_the_image(self, height, width, scale, seed):
         views = Views(ViewSettings(8, crop_scale=scale))
-        warp = views.draw(torch.zeros(32, 1, height, width), seeded(seed)).warp
-        for start, length, full in ((warp.top, warp.height, height), (warp.left, warp.width, width)):
+        crop = views.sample(torch.zeros(32, 1, height, width), seeded(seed)).crop
+        for start, length, full in ((crop.top, crop.height, height), (crop.left, crop.width, width)):
             assert (start >= 0).all()
             assert (length >= 1).all()
             assert (start + length <= full).all()
@@ -244,8 +242,8 @@ class TestCrop:
     @pytest.mark.parametrize(("height", "width"), [(64, 64), (100, 37), (20, 300), (300, 20)])
     def test_crops_are_torchvisions_try_by_try(self, height, width):
         settings = ViewSettings(8, crop_scale=(0.3, 1.0))
-        areas, ratios = (random_pictures(500, CROP_TRIES, seed=seed) for seed in (1, 2))
-        y, x = random_pictures(2, 500, seed=3)
+        areas, ratios = (random_images(500, CROP_TRIES, seed=seed) for seed in (1, 2))
+        y, x = random_images(2, 500, seed=3)
         full = (torch.full((500,), side) for side in (height, width))
         crops = torch.stack(_crops(settings, areas, ratios, y, x, *full), dim=1)
         expected = [
@@ -254,7 +252,7 @@ class TestCrop:
         ]
         assert crops.tolist() == expected
 
-    def test_crops_of_pictures_brought_to_one_shape_are_those_of_the_originals(self):
+    def test_crops_of_images_brought_to_one_shape_are_those_of_the_originals(self):
         """Cut out of each original by itself, and out of all of them as squares of one size."""
         random = np.random.default_rng(0)
         views = Views(replace(PLAIN, size=24, crop_scale=(0.3, 0.8)))
@@ -264,36 +262,36 @@ class TestCrop:
             for height, width in shapes.tolist()
         ]
         squares = torch.stack([torch.from_numpy(np.array(one.resize((120, 120)))) for one in smooth])[:, None]
-        seen, warp = views(squares, seeded(4), shapes), views.draw(squares, seeded(4), shapes).warp
+        seen, crop = views(squares, seeded(4), shapes), views.sample(squares, seeded(4), shapes).crop
         for number, (original, (height, width)) in enumerate(zip(smooth, shapes.tolist(), strict=True)):
-            left, right = (float(edge[number]) * width / 120 for edge in (warp.left, warp.left + warp.width))
-            top, bottom = (float(edge[number]) * height / 120 for edge in (warp.top, warp.top + warp.height))
+            left, right = (float(edge[number]) * width / 120 for edge in (crop.left, crop.left + crop.width))
+            top, bottom = (float(edge[number]) * height / 120 for edge in (crop.top, crop.top + crop.height))
             box = tuple(round(edge) for edge in (left, top, right, bottom))
             assert box == pytest.approx((left, top, right, bottom), abs=1e-3), "whole pixels of the original"
             expected = np.asarray(original.crop(box).resize((24, 24), Image.Resampling.BILINEAR)) / 255
             np.testing.assert_allclose(seen[number, 0].numpy(), expected, atol=0.03)
 
-    def test_the_whole_of_a_wide_picture_is_seen_and_crops_have_its_pixels_ratio(self):
+    def test_the_whole_of_a_wide_image_is_seen_and_crops_have_its_pixels_ratio(self):
         shapes = torch.tensor([[200, 400]]).expand(4000, 2)
         views = Views(ViewSettings(8, crop_scale=(0.2, 0.4)))
-        warp = views.draw(torch.zeros(1, 1, 1, 1).expand(4000, 1, 256, 256), seeded(), shapes).warp
-        left, right = warp.left / 256, (warp.left + warp.width) / 256
+        crop = views.sample(torch.zeros(1, 1, 1, 1).expand(4000, 1, 256, 256), seeded(), shapes).crop
+        left, right = crop.left / 256, (crop.left + crop.width) / 256
         assert (left < 0.05).any()
         assert (right > 0.95).any()
-        ratio = (warp.width * 400) / (warp.height * 200)  # of the original's pixels
+        ratio = (crop.width * 400) / (crop.height * 200)  # of the original's pixels
         assert 3 / 4 * 0.98 < ratio.min() < ratio.max() < 4 / 3 * 1.02
-        area = warp.width * warp.height / 256**2
+        area = crop.width * crop.height / 256**2
         assert 0.19 < area.min() < area.max() < 0.41
 
     def test_areas_are_uniform_and_ratios_log_uniform(self):
         views = Views(ViewSettings(8, crop_scale=(0.1, 0.5), crop_ratio=(0.5, 2.0)))
-        warp = views.draw(torch.zeros(1, 1, 1, 1).expand(20_000, 1, 2000, 2000), seeded()).warp
+        crop = views.sample(torch.zeros(1, 1, 1, 1).expand(20_000, 1, 2000, 2000), seeded()).crop
         parts = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])
-        areas = (warp.height * warp.width / 2000**2).quantile(parts)
-        ratios = (warp.width / warp.height).log().quantile(parts)
+        areas = (crop.height * crop.width / 2000**2).quantile(parts)
+        ratios = (crop.width / crop.height).log().quantile(parts)
         torch.testing.assert_close(areas, 0.1 + 0.4 * parts, atol=0.006, rtol=0)
         torch.testing.assert_close(ratios, math.log(0.5) + math.log(4) * parts, atol=0.02, rtol=0)
-        places = (warp.top / (2000 - warp.height)).quantile(parts)
+        places = (crop.top / (2000 - crop.height)).quantile(parts)
         torch.testing.assert_close(places, parts, atol=0.02, rtol=0)
 
 
@@ -318,23 +316,23 @@ def plain_crop(settings, areas, ratios, y, x, height, width):
 class TestBlur:
     @pytest.mark.parametrize("sigma", [0.1, 0.3, 0.7, 1.3, 2.0])
     def test_blur_convolves_with_a_gaussian(self, sigma):
-        pictures = random_pictures(2, 3, SIZE, SIZE)
-        views = Views(PLAIN).render(pictures, Drawn(whole(2), None, torch.tensor([sigma, sigma])))
-        expected = np.stack([blurred(p, sigma) for p in pictures.double().numpy()])
+        images = random_images(2, 3, SIZE, SIZE)
+        views = Views(PLAIN).render(images, SampledParams(whole(2), None, torch.tensor([sigma, sigma])))
+        expected = np.stack([blurred(p, sigma) for p in images.double().numpy()])
         np.testing.assert_allclose(views.numpy(), expected, atol=1e-6)
 
-    def test_pictures_that_are_not_chosen_stay_sharp_to_the_bit(self):
-        pictures = random_pictures(2, 1, SIZE, SIZE)
-        views = Views(PLAIN).render(pictures, Drawn(whole(2), None, torch.tensor([0.0, 1.0])))
-        assert torch.equal(views[0], pictures[0])
-        assert not torch.equal(views[1], pictures[1])
+    def test_images_that_are_not_chosen_stay_sharp_to_the_bit(self):
+        images = random_images(2, 1, SIZE, SIZE)
+        views = Views(PLAIN).render(images, SampledParams(whole(2), None, torch.tensor([0.0, 1.0])))
+        assert torch.equal(views[0], images[0])
+        assert not torch.equal(views[1], images[1])
 
-    def test_a_blurred_plain_picture_stays_plain(self):
-        pictures = torch.full((1, 3, SIZE, SIZE), 0.7)
-        torch.testing.assert_close(Views(replace(PLAIN, blur=1))(pictures, seeded()), pictures)
+    def test_a_blurred_plain_image_stays_plain(self):
+        images = torch.full((1, 3, SIZE, SIZE), 0.7)
+        torch.testing.assert_close(Views(replace(PLAIN, blur=1))(images, seeded()), images)
 
     def test_sigma_is_uniform_in_its_range_with_the_given_probability(self):
-        sigma = Views(replace(PLAIN, blur=0.5)).draw(torch.zeros(20_000, 1, 4, 4), seeded()).sigma
+        sigma = Views(replace(PLAIN, blur=0.5)).sample(torch.zeros(20_000, 1, 4, 4), seeded()).sigma
         chosen = sigma[sigma > 0]
         assert len(chosen) / len(sigma) == pytest.approx(0.5, abs=0.02)
         quartiles = chosen.quantile(torch.tensor([0.0, 0.5, 1.0]))
@@ -343,8 +341,8 @@ class TestBlur:
     @pytest.mark.parametrize("sigma", [0.6, 0.65, 0.7])
     def test_the_tail_of_a_narrow_blur_has_no_subnormal_numbers(self, sigma):
         """A CPU multiplies them many times slower."""
-        pictures = torch.eye(SIZE).expand(1, 1, SIZE, SIZE)
-        view = Views(PLAIN).render(pictures, Drawn(whole(1), None, torch.tensor([sigma])))
+        images = torch.eye(SIZE).expand(1, 1, SIZE, SIZE)
+        view = Views(PLAIN).render(images, SampledParams(whole(1), None, torch.tensor([sigma])))
         assert view[view > 0].min() > 1e-12
 
 
@@ -352,8 +350,8 @@ class TestBlur:
 class TestEveryPreset:
     def test_views_are_float32_of_the_right_shape_between_0_and_1(self, name):
         settings, shape = PRESETS[name]
-        for pictures in (random_pictures(*shape), torch.zeros(shape), torch.ones(shape)):
-            views = Views(settings)(pictures, seeded())
+        for images in (random_images(*shape), torch.zeros(shape), torch.ones(shape)):
+            views = Views(settings)(images, seeded())
             assert views.dtype == torch.float32
             assert views.shape == (*shape[:2], settings.size, settings.size)
             assert views.is_contiguous()
@@ -363,65 +361,65 @@ class TestEveryPreset:
 
     def test_uint8_and_floats_give_the_same(self, name):
         settings, shape = PRESETS[name]
-        pictures = torch.randint(256, shape, dtype=torch.uint8, generator=seeded())
-        expected = Views(settings)(pictures, seeded(1))
+        images = torch.randint(256, shape, dtype=torch.uint8, generator=seeded())
+        expected = Views(settings)(images, seeded(1))
         for dtype in (torch.float32, torch.float64):
-            views = Views(settings)(pictures.to(dtype) / 255, seeded(1))
+            views = Views(settings)(images.to(dtype) / 255, seeded(1))
             torch.testing.assert_close(views, expected, atol=2e-6, rtol=0)
 
     def test_the_generators_state_decides_and_every_call_is_fresh(self, name):
         settings, shape = PRESETS[name]
-        pictures, generator = random_pictures(*shape), seeded()
+        images, generator = random_images(*shape), seeded()
         views = Views(settings)
-        first = views(pictures, generator)
+        first = views(images, generator)
         state = generator.get_state()
-        second = views(pictures, generator)
+        second = views(images, generator)
         assert not torch.equal(first, second)
-        assert torch.equal(views(pictures, torch.Generator().set_state(state)), second)
+        assert torch.equal(views(images, torch.Generator().set_state(state)), second)
 
     def test_without_a_generator_torchs_own_decides(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape)
+        images = random_images(*shape)
         with torch.random.fork_rng():
             torch.manual_seed(7)
-            views = Views(settings)(pictures)
-        assert torch.equal(views, Views(settings)(pictures, seeded(7)))
+            views = Views(settings)(images)
+        assert torch.equal(views, Views(settings)(images, seeded(7)))
 
-    def test_a_picture_does_not_touch_the_views_of_others(self, name):
+    def test_an_image_does_not_touch_the_views_of_others(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape)
-        changed = pictures.clone()
+        images = random_images(*shape)
+        changed = images.clone()
         changed[2] = 1 - changed[2]
-        views, other = (Views(settings)(p, seeded()) for p in (pictures, changed))
+        views, other = (Views(settings)(p, seeded()) for p in (images, changed))
         same = (views == other).flatten(1).all(1).tolist()
         assert same == [True, True, False, True, True, True]
 
-    def test_equal_pictures_get_different_views(self, name):
+    def test_equal_images_get_different_views(self, name):
         settings, shape = PRESETS[name]
-        views = Views(settings)(random_pictures(1, *shape[1:]).expand(shape), seeded())
+        views = Views(settings)(random_images(1, *shape[1:]).expand(shape), seeded())
         assert len(views.unique(dim=0)) == len(views)
 
-    def test_the_pictures_stay_as_they_are(self, name):
+    def test_the_images_stay_as_they_are(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape).requires_grad_()
-        before = pictures.detach().clone()
-        assert not Views(settings)(pictures, seeded()).requires_grad
-        assert torch.equal(pictures, before)
+        images = random_images(*shape).requires_grad_()
+        before = images.detach().clone()
+        assert not Views(settings)(images, seeded()).requires_grad
+        assert torch.equal(images, before)
 
     def test_mixed_precision_does_not_reach_the_views(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape)
+        images = random_images(*shape)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            views = Views(settings)(pictures, seeded())
-        assert torch.equal(views, Views(settings)(pictures, seeded()))
+            views = Views(settings)(images, seeded())
+        assert torch.equal(views, Views(settings)(images, seeded()))
 
     def test_the_layout_in_memory_does_not_matter(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape)
-        views = Views(settings)(pictures.to(memory_format=torch.channels_last), seeded())
-        torch.testing.assert_close(views, Views(settings)(pictures, seeded()), atol=1e-6, rtol=0)
+        images = random_images(*shape)
+        views = Views(settings)(images.to(memory_format=torch.channels_last), seeded())
+        torch.testing.assert_close(views, Views(settings)(images, seeded()), atol=1e-6, rtol=0)
 
-    def test_no_pictures_no_views(self, name):
+    def test_no_images_no_views(self, name):
         settings, shape = PRESETS[name]
         assert Views(settings)(torch.zeros(0, *shape[1:]), seeded()).shape == (
             0, shape[1], settings.size, settings.size,
@@ -430,13 +428,13 @@ class TestEveryPreset:
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
     def test_a_gpu_gives_the_same_from_a_generator_on_the_cpu(self, name):
         settings, shape = PRESETS[name]
-        pictures = random_pictures(*shape)
-        views = Views(settings)(pictures.cuda(), seeded())
+        images = random_images(*shape)
+        views = Views(settings)(images.cuda(), seeded())
         assert views.device.type == "cuda"
-        torch.testing.assert_close(views.cpu(), Views(settings)(pictures, seeded()), atol=1e-4, rtol=0)
+        torch.testing.assert_close(views.cpu(), Views(settings)(images, seeded()), atol=1e-4, rtol=0)
 
 
-def test_every_call_takes_as_many_random_numbers_whatever_the_settings_and_pictures():
+def test_every_call_takes_as_many_random_numbers_whatever_the_settings_and_images():
     states = set()
     for settings in (PLAIN, ViewSettings(8), ViewSettings.digits(), ViewSettings(12, crop_scale=(1, 1))):
         for shape in ((5, 3, 20, 20), (5, 1, 9, 50)):
@@ -447,10 +445,10 @@ def test_every_call_takes_as_many_random_numbers_whatever_the_settings_and_pictu
 
 
 def test_turning_one_part_off_leaves_the_others_as_drawn():
-    pictures = torch.zeros(8, 3, 32, 32)
-    all_on, no_colour = (Views(ViewSettings(8, jitter=p, grey=p)).draw(pictures, seeded()) for p in (0.8, 0.0))
+    images = torch.zeros(8, 3, 32, 32)
+    all_on, no_colour = (Views(ViewSettings(8, jitter=p, grey=p)).sample(images, seeded()) for p in (0.8, 0.0))
     assert no_colour.jitter is None
-    assert torch.equal(all_on.warp.left, no_colour.warp.left)
+    assert torch.equal(all_on.crop.left, no_colour.crop.left)
     assert torch.equal(all_on.sigma, no_colour.sigma)
 
 
@@ -486,10 +484,10 @@ def test_settings_from_a_file_with_lists_are_the_same_settings():
 
 
 @pytest.mark.parametrize(
-    ("pictures", "error", "message"),
+    ("images", "error", "message"),
     [
-        (np.zeros((1, 3, 8, 8)), TypeError, "pictures must be a tensor"),
-        (torch.zeros(3, 8, 8), ValueError, r"pictures must be \(B, C, H, W\) with C = 1 or 3, got shape \(3, 8, 8\)"),
+        (np.zeros((1, 3, 8, 8)), TypeError, "images must be a tensor"),
+        (torch.zeros(3, 8, 8), ValueError, r"images must be \(B, C, H, W\) with C = 1 or 3, got shape \(3, 8, 8\)"),
         (torch.zeros(1, 8, 8, 3), ValueError, "C = 1 or 3"),
         (torch.zeros(1, 3, 0, 8), ValueError, "got shape"),
         (torch.zeros(1, 3, 8, 8, dtype=torch.int64), TypeError, "uint8 from 0 to 255 or floats from 0 to 1"),
@@ -497,6 +495,6 @@ def test_settings_from_a_file_with_lists_are_the_same_settings():
         (torch.full((1, 3, 8, 8), math.nan), ValueError, "must lie between 0 and 1"),
     ],
 )
-def test_pictures_that_make_no_sense_are_refused(pictures, error, message):
+def test_images_that_make_no_sense_are_refused(images, error, message):
     with pytest.raises(error, match=message):
-        Views(PLAIN)(pictures)
+        Views(PLAIN)(images)

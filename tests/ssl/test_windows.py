@@ -32,10 +32,10 @@ def test_boxes_are_fractions():
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 4, 7, 12])
-def test_cut_windows_are_the_windows_of_each_picture_one_after_the_other(side):
+def test_cut_windows_are_the_windows_of_each_image_one_after_the_other(side):
     maps = torch.rand(3, 5, side, side + 1)
     cut = iter(cut_windows(maps))
-    for picture in maps:
+    for image in maps:
         for window in windows_of(side, side + 1):
-            assert (next(cut) == picture[:, window.top : window.bottom, window.left : window.right]).all()
+            assert (next(cut) == image[:, window.top : window.bottom, window.left : window.right]).all()
     assert next(cut, None) is None

@@ -156,7 +156,7 @@ class Page:
         self.wait(lambda: self.trays() == expected, f"the trays are {self.trays()}, not {expected}")
 
     def hits(self) -> list[str]:
-        """The names below the pictures in view, in their order."""
+        """The names below the images in view, in their order."""
         return self.run(
             "return [...document.querySelectorAll('#main .tile .note span')].map((note) => note.textContent)"
         )
@@ -165,14 +165,14 @@ class Page:
         self.wait(lambda: self.hits()[: len(first)] == first, f"the hits are {self.hits()[: len(first)]}, not {first}")
 
     def tiles(self) -> list[str]:
-        """The names of the pictures that exist, in their order."""
+        """The names of the images that exist, in their order."""
         script = "return [...document.querySelectorAll('#main .tile')].map((tile) => tile.title)"
         return [name for name in self.run(script) if name]
 
     def first(self, count: int) -> list[str]:
-        """The names of the first pictures, once what stands above them has come and nothing moves any more."""
+        """The names of the first images, once what stands above them has come and nothing moves any more."""
         self.wait(lambda: not self.all(".start:not([hidden])[aria-busy=true]"), "the start does not come")
-        return self.wait(lambda: len(self.tiles()) >= count and self.tiles()[:count], "there are no pictures")
+        return self.wait(lambda: len(self.tiles()) >= count and self.tiles()[:count], "there are no images")
 
     def first_below(self, count: int) -> list[str]:
         """The same where they are below the start, as on a narrow screen: only what is in view exists."""
@@ -180,7 +180,7 @@ class Page:
         self.run("document.querySelector('#main .grid').scrollIntoView()")
         return self.first(count)
 
-    def centre(self, element: WebElement) -> None:
+    def center(self, element: WebElement) -> None:
         """Scrolls so that an element is not under what sticks to the top."""
         self.run("arguments[0].scrollIntoView({ block: 'center' })", element)
 
@@ -188,11 +188,11 @@ class Page:
         return self.one(f'#main .tile[title="{name}"]')
 
     def choose(self, name: str) -> None:
-        """Clicks a picture, which may be drawn anew just now."""
+        """Clicks an image, which may be drawn anew just now."""
         self.wait(lambda: self.tile(name).click() is None)
 
     def chip(self, name: str) -> WebElement:
-        """A picture in a tray."""
+        """An image in a tray."""
         return self.one(f'#trays .chip[aria-label="{name}"]')
 
     def drag(self, what: WebElement, target: str) -> None:
@@ -214,7 +214,7 @@ class Page:
         self.write(self.one("#formula"), text)
 
     def look(self, name: str) -> None:
-        """Keeps a screenshot, when all pictures in view have come."""
+        """Keeps a screenshot, when all images in view have come."""
         self.wait(
             lambda: self.run("return [...document.images].every((image) => image.complete || image.loading === 'lazy')")
         )

@@ -16,8 +16,8 @@ from andornot.gallery import Gallery
 
 @pytest.fixture(scope="session")
 def scenes(tmp_path_factory) -> Path:
-    """Pictures in two folders: one with a name that needs quotes, two with the same name."""
-    folder = tmp_path_factory.mktemp("pictures")
+    """Images in two folders: one with a name that needs quotes, two with the same name."""
+    folder = tmp_path_factory.mktemp("images")
     write_scenes(open_images("scenes:?count=60"), folder / "drawn")
     write_scenes(open_images("scenes:?count=4&seed=1"), folder / "more")
     for file, name in zip(

@@ -16,24 +16,24 @@ from andornot.gallery import Gallery
 from andornot.ssl.recipe import make_recipe
 from andornot.web.app import make_app
 from andornot.web.connections import make_server
-from andornot.web.serve import bound
+from andornot.web.serve import bind_socket
 
 _PATIENCE = 30.0
 
 
-def picture(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
+def image(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
     coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
 def save(path: Path, seed: int, **options: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture(seed).save(path, **options)
+    image(seed).save(path, **options)
     return path
 
 
 def small_gallery(folder: Path) -> Gallery:
-    """24 pictures in two folders: two have the same name, one a space in it, and one no browser can show."""
+    """24 images in two folders: two have the same name, one a space in it, and one no browser can show."""
     for number in range(10):
         save(folder / "photos" / "cats" / f"cat-{number}.png", number)
         save(folder / "photos" / "dogs" / f"dog-{number}.jpg", 100 + number)
@@ -47,7 +47,7 @@ def small_gallery(folder: Path) -> Gallery:
             "backbone": "conv5",
             "backbone_options": {"width": 16},
             "num_values": 4,
-            "calibration": {"power": 4, "doubt": 0.2},
+            "calibration": {"power": 4, "smoothing": 0.2},
         }
     )
     gallery = Gallery.create(folder / "g", recipe=recipe)
@@ -57,11 +57,11 @@ def small_gallery(folder: Path) -> Gallery:
 
 @contextmanager
 def served(
-    gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, tells_paths: bool = False
+    gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, show_paths: bool = False
 ) -> Iterator[httpx.Client]:
     """A client of a server that runs meanwhile."""
-    with bound("127.0.0.1", 0) as listening:
-        server = make_server(make_app(gallery, host=host, token=token, tells_paths=tells_paths))
+    with bind_socket("127.0.0.1", 0) as listening:
+        server = make_server(make_app(gallery, host=host, token=token, show_paths=show_paths))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -2,7 +2,8 @@
 
 import csv
 import io
-import shutil
+import itertools
+import os
 import struct
 import threading
 import zipfile
@@ -15,17 +16,20 @@ import numpy as np
 import pillow_heif
 import pytest
 from PIL import Image
-from serving import picture, save, served, small_gallery, wait_until
+from serving import image, save, served, small_gallery, wait_until
 
 from andornot import Formula, degree_distance
-from andornot.gallery import Gallery, Where
+from andornot.data import decode
+from andornot.gallery import Filter, Gallery, Hit, query_inputs
 from andornot.gallery.names import Names
 from andornot.gallery.options import SEARCH_SCORES
 from andornot.logic import parser
 from andornot.logic.distance import SCORES
 from andornot.logic.operators import LOGICS
-from andornot.web import parameters, services, thumbnails, uploads
-from andornot.web.follower import Served
+from andornot.web import parameters, responses, services, thumbnails, uploads
+from andornot.web.browsing import Browser
+from andornot.web.downloads import as_zip
+from andornot.web.snapshots import Snapshot
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +85,13 @@ def upload(client: httpx.Client, content: bytes) -> str:
 def test_the_gallery_as_a_whole(client, gallery):
     told = get(client, "gallery")
     assert told["name"] == "g"
-    assert (told["pictures"], told["broken"], told["features"], told["values"]) == (
+    assert (told["images"], told["broken"], told["features"], told["values"]) == (
         24,
         0,
         gallery.model.num_features,
         4,
     )
-    assert told["labels"] == [{"label": "cats", "pictures": 11}, {"label": "dogs", "pictures": 13}]
+    assert told["labels"] == [{"label": "cats", "images": 11}, {"label": "dogs", "images": 13}]
     assert told["taken"]["from"] <= told["taken"]["to"]
     assert told["scores"] == list(SEARCH_SCORES)
     assert told["logics"] == list(LOGICS)
@@ -97,7 +101,7 @@ def test_the_gallery_as_a_whole(client, gallery):
 def test_the_choices_of_the_api_are_those_of_the_gallery():
     choices = {
         name: field.annotation.__args__
-        for name, field in parameters.Searched.model_fields.items()
+        for name, field in parameters.SearchParameters.model_fields.items()
         if name in ("score", "logic")
     }
     assert choices == {"score": SEARCH_SCORES, "logic": ("", *LOGICS)}
@@ -114,7 +118,7 @@ def test_a_search_reads_its_formula_once_and_looks_for_its_names_once(client, mo
     assert sorted(calls) == ["parse", "resolve", "tokens"]
 
 
-@pytest.mark.parametrize("address", ["/", "/api/gallery", "/api/pictures/1/thumbnail", "/static/js/api.js", "/nowhere"])
+@pytest.mark.parametrize("address", ["/", "/api/gallery", "/api/images/1/thumbnail", "/static/js/api.js", "/nowhere"])
 def test_the_head_of_an_answer_is_that_of_the_answer(client, address):
     whole, head = client.get(address), client.head(address)
     assert head.status_code == whole.status_code
@@ -123,38 +127,40 @@ def test_the_head_of_an_answer_is_that_of_the_answer(client, address):
     assert client.get(address).content == whole.content, "the connection is left as it should be"
 
 
-def test_pictures_come_in_parts_and_in_order(client, gallery):
-    whole = get(client, "pictures", limit=1000)
+def test_images_come_in_parts_and_in_order(client, gallery):
+    whole = get(client, "images", limit=1000)
     assert whole["total"] == 24
-    assert [picture["id"] for picture in whole["pictures"]] == gallery.ids
-    assert [picture["name"] for picture in whole["pictures"]] == [Path(path).name for path in gallery.paths]
-    part = get(client, "pictures", offset=20, limit=3)
-    assert (part["total"], part["offset"], part["pictures"]) == (24, 20, whole["pictures"][20:23])
-    by_name = [picture["name"] for picture in get(client, "pictures", order="name", limit=100)["pictures"]]
+    assert [image["id"] for image in whole["images"]] == gallery.ids
+    assert [image["name"] for image in whole["images"]] == [Path(path).name for path in gallery.paths]
+    part = get(client, "images", offset=20, limit=3)
+    assert (part["total"], part["offset"], part["images"]) == (24, 20, whole["images"][20:23])
+    by_name = [image["name"] for image in get(client, "images", order="name", limit=100)["images"]]
     assert by_name == sorted(by_name)
-    up, down = ([p["id"] for p in get(client, "pictures", order=order)["pictures"]] for order in ("taken", "-taken"))
+    up, down = ([p["id"] for p in get(client, "images", order=order)["images"]] for order in ("taken", "-taken"))
     assert up == down[::-1]
-    assert get(client, "pictures", offset=1000)["pictures"] == []
+    assert get(client, "images", offset=1000)["images"] == []
 
 
-def test_pictures_can_be_filtered(client):
-    assert get(client, "pictures", label="cats")["total"] == 11
-    assert get(client, "pictures", label="", after="", before="")["total"] == 24
-    assert get(client, "pictures", label="dogs", after="1990", before="2990-05", file_dates="1")["total"] == 13
-    assert get(client, "pictures", label="dogs", after="1990", before="2990-05")["total"] == 0  # no camera dated them
-    assert get(client, "pictures", before="1990-01-01")["total"] == 0
-    assert 'did you mean "cats"?' in refused(client, 400, "pictures", label="cat")["message"]
-    assert "is no date" in refused(client, 400, "search", formula="1", after="yesterday")["message"]
+def test_images_can_be_filtered(client):
+    assert get(client, "images", label="cats")["total"] == 11
+    assert get(client, "images", label="", after="", before="")["total"] == 24
+    assert get(client, "images", label="dogs", after="1990", before="2990-05", file_dates="1")["total"] == 13
+    assert get(client, "images", label="dogs", after="1990", before="2990-05")["total"] == 0  # no camera dated them
+    assert get(client, "images", before="1990-01-01")["total"] == 0
+    wrong_label = refused(client, 400, "images", label="cat")
+    assert wrong_label["code"] == "invalid-filter"
+    assert 'did you mean "cats"?' in wrong_label["message"]
+    assert refused(client, 400, "search", formula="1", after="yesterday")["code"] == "invalid-filter"
 
 
-def test_a_term_leads_back_to_its_picture(client):
-    for told in get(client, "pictures")["pictures"]:
+def test_a_term_leads_back_to_its_image(client):
+    for told in get(client, "images")["images"]:
         assert [name["id"] for name in get(client, "formula", formula=told["term"])["names"]] == [told["id"]]
 
 
-def test_one_picture_with_what_it_has_more_of_than_others(client, gallery):
+def test_one_image_with_what_it_has_more_of_than_others(client, gallery):
     chosen = identity(gallery, "cat-3.png")
-    told = get(client, f"pictures/{chosen}")
+    told = get(client, f"images/{chosen}")
     assert (told["name"], told["label"], told["width"], told["height"]) == ("cat-3.png", "cats", 60, 40)
     degrees = gallery.model.encode(gallery.paths).degrees
     beyond = degrees[gallery.ids.index(chosen)] - degrees.mean(0)
@@ -167,7 +173,7 @@ def test_one_picture_with_what_it_has_more_of_than_others(client, gallery):
         )
 
 
-def test_features_are_counted_over_all_pictures(client, gallery):
+def test_features_are_counted_over_all_images(client, gallery):
     degrees = gallery.model.encode(gallery.paths).degrees.numpy()
     listed = get(client, "features", limit=1000)
     assert listed["total"] == len(listed["features"]) == gallery.model.num_features
@@ -177,8 +183,8 @@ def test_features_are_counted_over_all_pictures(client, gallery):
         column = degrees[:, told["feature"]]
         assert told["mean"] == pytest.approx(column.mean(), abs=0.01)
         assert told["spread"] == pytest.approx(column.std(), abs=0.01)
-        assert len(told["pictures"]) == 4
-        shown = [column[gallery.ids.index(picture["id"])] for picture in told["pictures"]]
+        assert len(told["images"]) == 4
+        shown = [column[gallery.ids.index(image["id"])] for image in told["images"]]
         assert shown == pytest.approx(np.sort(column)[:-5:-1], abs=0.01)
     means = [feature["mean"] for feature in get(client, "features", order="mean", offset=2, limit=4)["features"]]
     assert means == pytest.approx(np.sort(degrees.mean(0))[::-1][2:6], abs=0.01)
@@ -187,43 +193,90 @@ def test_features_are_counted_over_all_pictures(client, gallery):
 def test_one_feature_with_its_distribution(client, gallery):
     told = get(client, "features/3", top=5)
     column = gallery.model.encode(gallery.paths).degrees[:, 3].numpy()
-    assert sum(part["pictures"] for part in told["histogram"]) == 24
+    assert sum(part["images"] for part in told["histogram"]) == 24
     assert (told["histogram"][0]["from"], told["histogram"][-1]["to"], len(told["histogram"])) == (0, 1, 20)
-    assert [p["degree"] for p in told["pictures"]] == pytest.approx(np.sort(column)[::-1][:5], abs=0.01)
-    assert "go from 0 to" in refused(client, 404, f"features/{gallery.model.num_features}")["message"]
+    assert [p["degree"] for p in told["images"]] == pytest.approx(np.sort(column)[::-1][:5], abs=0.01)
+    assert refused(client, 404, f"features/{gallery.model.num_features}")["code"] == "not-found"
 
 
-# --- pictures -----------------------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------------------------
 
 
 def test_a_thumbnail_is_made_once_and_known_by_its_tag(own):
     gallery, client = own
     chosen = identity(gallery, "dog-1.jpg")
-    first = client.get(f"/api/pictures/{chosen}/thumbnail")
+    first = client.get(f"/api/images/{chosen}/thumbnail")
     assert first.headers["content-type"] == "image/jpeg"
     assert first.headers["cache-control"] == "private, no-cache"
     assert Image.open(io.BytesIO(first.content)).size == (60, 40)
-    kept = list((gallery.folder / "derived" / "thumbnails").rglob("*.jpg"))
+    kept = list((gallery.folder / "cache" / "thumbnails").rglob("*.jpg"))
     assert [file.read_bytes() for file in kept] == [first.content]
     kept[0].write_bytes(b"from the disk")
-    version = get(client, f"pictures/{chosen}")["version"]
-    again = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": version})
+    version = get(client, f"images/{chosen}")["version"]
+    again = client.get(f"/api/images/{chosen}/thumbnail", params={"v": version})
     assert again.content == b"from the disk"
     assert "immutable" in again.headers["cache-control"]
-    other = client.get(f"/api/pictures/{chosen}/thumbnail", params={"v": "1"})
+    other = client.get(f"/api/images/{chosen}/thumbnail", params={"v": "1"})
     assert other.headers["cache-control"] == "private, no-cache"
-    same = client.get(
-        f"/api/pictures/{chosen}/thumbnail", headers={"If-None-Match": f'"other", {first.headers["etag"]}'}
-    )
+    same = client.get(f"/api/images/{chosen}/thumbnail", headers={"If-None-Match": f'"other", {first.headers["etag"]}'})
     assert (same.status_code, same.content) == (304, b"")
 
 
-def test_a_picture_has_the_same_version_until_it_changes(own, tmp_path):
+def written_into(path: Path, other: bytes) -> None:
+    path.write_bytes(other)
+
+
+def replaced(path: Path, other: bytes) -> None:
+    path.with_suffix(".new").write_bytes(other)
+    path.with_suffix(".new").replace(path)
+
+
+@pytest.mark.parametrize("change", [written_into, replaced])
+def test_no_other_image_is_kept_under_a_digest(own, monkeypatch, change):
+    gallery, client = own
+    chosen = identity(gallery, "dog-1.jpg")
+    path = Path(gallery.paths[gallery.ids.index(chosen)])
+    content, times = path.read_bytes(), path.stat()
+    other = jpeg(image(4_000, (90, 90)))
+    version = get(client, f"images/{chosen}")["version"]
+    changes = [other]
+
+    def decode_late(file: object, **options: int) -> Image.Image:
+        if changes:
+            change(path, changes.pop())
+        return decode(file, **options)
+
+    monkeypatch.setattr(thumbnails, "decode", decode_late)
+    changed = client.get(f"/api/images/{chosen}/thumbnail", params={"v": version})
+    assert Image.open(io.BytesIO(changed.content)).size == (90, 90)
+    assert changed.headers["cache-control"] == "private, no-cache"
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    back = client.get(f"/api/images/{chosen}/thumbnail", params={"v": version})
+    assert Image.open(io.BytesIO(back.content)).size == (60, 40)
+    assert back.headers["etag"] != changed.headers["etag"]
+    assert "immutable" in back.headers["cache-control"]
+
+
+def test_a_file_that_changes_all_the_time_is_not_shown_as_something_else(own, monkeypatch):
+    gallery, client = own
+    path = Path(gallery.paths[0])
+    sides = itertools.count(50)
+
+    def decode_late(file: object, **options: int) -> Image.Image:
+        image(1, (next(sides), 40)).save(path)
+        return decode(file, **options)
+
+    monkeypatch.setattr(thumbnails, "decode", decode_late)
+    assert refused(client, 503, "images/1/thumbnail")["code"] == "file-changing"
+
+
+def test_an_image_has_the_same_version_until_it_changes(own, tmp_path):
     gallery, client = own
 
     def versions() -> dict[str, str]:
         """As all answers tell them."""
-        listed = {told["name"]: told["version"] for told in get(client, "pictures")["pictures"] if told["id"] < 11}
+        listed = {told["name"]: told["version"] for told in get(client, "images")["images"] if told["id"] < 11}
         found = get(client, "search", formula="cat-1.png", include_queries=1, top=100)
         assert {hit["name"]: hit["version"] for hit in found["hits"]}.items() >= listed.items()
         mentioned = get(client, "formula", formula="cat-1.png")
@@ -234,8 +287,8 @@ def test_a_picture_has_the_same_version_until_it_changes(own, tmp_path):
     before, state = versions(), get(client, "gallery")["state"]
     assert len(set(before.values())) == 10
     path = Path(gallery.paths[0])
-    picture(1000).save(path)
-    changed = client.get("/api/pictures/1/thumbnail", params={"v": before[path.name]})
+    image(1000).save(path)
+    changed = client.get("/api/images/1/thumbnail", params={"v": before[path.name]})
     assert changed.headers["cache-control"] == "private, no-cache"  # it is not what that version stands for
     save(tmp_path / "photos" / "cats" / "new.png", 999)
     Gallery.open(gallery.folder).update()
@@ -247,7 +300,7 @@ def test_a_picture_has_the_same_version_until_it_changes(own, tmp_path):
 def test_a_thumbnail_is_small_and_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
-    wide = picture(1, (800, 400))
+    wide = image(1, (800, 400))
     wide.paste("white", (0, 0, 800, 200))
     (tmp_path / "photos").mkdir()
     wide.save(tmp_path / "photos" / "turned.jpg", exif=exif)
@@ -255,13 +308,13 @@ def test_a_thumbnail_is_small_and_upright(tmp_path):
     gallery = small_gallery(tmp_path)
     with served(gallery) as client:
         # Not every browser knows of a PNG how the camera was held.
-        shown = client.get(f"/api/pictures/{identity(gallery, 'turned.png')}/picture")
+        shown = client.get(f"/api/images/{identity(gallery, 'turned.png')}/image")
         assert shown.headers["content-type"] == "image/jpeg"
         assert Image.open(io.BytesIO(shown.content)).size == (400, 800)
         chosen = identity(gallery, "turned.jpg")
-        told = get(client, f"pictures/{chosen}")
+        told = get(client, f"images/{chosen}")
         assert (told["width"], told["height"]) == (400, 800)
-        thumbnail = Image.open(io.BytesIO(client.get(f"/api/pictures/{chosen}/thumbnail").content))
+        thumbnail = Image.open(io.BytesIO(client.get(f"/api/images/{chosen}/thumbnail").content))
         assert thumbnail.size == (128, 256)
         assert min(thumbnail.getpixel((120, 128))) > 240  # what was above is at the right now
 
@@ -270,41 +323,40 @@ def test_a_file_that_changed_since_is_shown_as_it_is_and_one_that_is_gone_is_not
     gallery, client = own
     chosen = identity(gallery, "cat-1.png")
     path = Path(gallery.paths[gallery.ids.index(chosen)])
-    before = client.get(f"/api/pictures/{chosen}/thumbnail")
-    picture(1000, (90, 90)).save(path)
-    after = client.get(f"/api/pictures/{chosen}/thumbnail", headers={"If-None-Match": before.headers["etag"]})
+    before = client.get(f"/api/images/{chosen}/thumbnail")
+    image(1000, (90, 90)).save(path)
+    after = client.get(f"/api/images/{chosen}/thumbnail", headers={"If-None-Match": before.headers["etag"]})
     assert Image.open(io.BytesIO(after.content)).size == (90, 90)
     path.unlink()
-    for what in ("thumbnail", "picture"):
-        assert "gone" in refused(client, 404, f"pictures/{chosen}/{what}")["message"]
-    assert get(client, f"pictures/{chosen}")["width"] is None
-    path.write_bytes(b"no picture")
-    assert "not a picture" in refused(client, 404, f"pictures/{chosen}/thumbnail")["message"]
+    for what in ("thumbnail", "image"):
+        assert refused(client, 404, f"images/{chosen}/{what}")["code"] == "file-missing"
+    assert get(client, f"images/{chosen}")["width"] == 60  # as it was indexed
+    path.write_bytes(b"no image")
+    assert refused(client, 404, f"images/{chosen}/thumbnail")["code"] == "broken-image"
 
 
 @pytest.mark.parametrize(
     ("name", "media_type"), [("cat-1.png", "image/png"), ("dog-1.jpg", "image/jpeg"), ("my dog.gif", "image/gif")]
 )
-def test_a_picture_that_browsers_can_show_is_sent_as_it_is(client, gallery, name, media_type):
+def test_an_image_that_browsers_can_show_is_sent_as_it_is(client, gallery, name, media_type):
     chosen = identity(gallery, name)
-    response = client.get(f"/api/pictures/{chosen}/picture")
+    response = client.get(f"/api/images/{chosen}/image")
     assert response.headers["content-type"] == media_type
     assert response.content == Path(gallery.paths[gallery.ids.index(chosen)]).read_bytes()
 
 
-def test_a_picture_that_browsers_cannot_show_is_made_a_jpeg(client, gallery):
-    response = client.get(f"/api/pictures/{identity(gallery, 'old.bmp')}/picture")
+def test_an_image_that_browsers_cannot_show_is_made_a_jpeg(client, gallery):
+    response = client.get(f"/api/images/{identity(gallery, 'old.bmp')}/image")
     assert response.headers["content-type"] == "image/jpeg"
     shown = np.asarray(Image.open(io.BytesIO(response.content)), float)
-    assert abs(shown - np.asarray(picture(203), float)).mean() < 3
+    assert abs(shown - np.asarray(image(203), float)).mean() < 3
 
 
 def test_a_gallery_that_cannot_be_written_has_thumbnails_too(tmp_path):
     gallery = small_gallery(tmp_path)
-    shutil.rmtree(gallery.folder / "derived")
-    (gallery.folder / "derived").write_text("in the way, whoever runs the test")
+    (gallery.folder / "cache").write_text("in the way, whoever runs the test")
     with served(gallery) as client:
-        assert client.get("/api/pictures/1/thumbnail").status_code == 200
+        assert client.get("/api/images/1/thumbnail").status_code == 200
         assert len(get(client, "search", formula="1", top=5)["hits"]) == 5
 
 
@@ -342,7 +394,7 @@ def test_every_setting_arrives(client, gallery):
         logic="lukasiewicz",
         include_queries=True,
         why=True,
-        where=Where(label="dogs"),
+        filter=Filter(label="dogs"),
     )
     assert told["total"] == 13
     assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in expected]
@@ -352,10 +404,10 @@ def test_every_setting_arrives(client, gallery):
         ]
 
 
-def test_similar_is_a_search_for_one_picture(client):
-    similar, search = get(client, "pictures/3/similar", top=4), get(client, "search", formula="3", top=4)
+def test_similar_is_a_search_for_one_image(client):
+    similar, search = get(client, "images/3/similar", top=4), get(client, "search", formula="3", top=4)
     assert similar["hits"] == search["hits"]
-    assert refused(client, 404, "pictures/12345/similar")
+    assert refused(client, 404, "images/12345/similar")
 
 
 def test_a_formula_is_told_as_a_tree_with_every_mention(client):
@@ -384,12 +436,12 @@ def test_a_formula_is_told_as_a_tree_with_every_mention(client):
 
 def test_a_mention_says_what_it_is_and_which_part_is_meant(client):
     told = get(client, "formula", formula="1[0, 0.25, 0.5, 1] | cat-2.png[15, 0, 60, 10] | 3")["names"]
-    assert [name["kind"] for name in told] == ["picture"] * 3
+    assert [name["kind"] for name in told] == ["image"] * 3
     assert [name["crop"] for name in told] == [[0, 0.25, 0.5, 1], [0.25, 0, 1, 0.25], None]
 
 
 def test_a_part_of_an_upload_is_looked_for(client, tmp_path):
-    whole = picture(300)
+    whole = image(300)
     whole.save(tmp_path / "whole.png")
     whole.crop((0, 0, 30, 40)).save(tmp_path / "left.png")
     sent = [
@@ -412,38 +464,80 @@ def test_the_deepest_formula_is_told(client):
     assert len(get(client, "formula", formula=text)["names"]) == 64
 
 
+@pytest.mark.parametrize(("call", "depth"), [("like(", 126), ("like(", 127), ("like(", 200), ("at_least(1, ", 150)])
+def test_calls_are_told_however_deep_they_are_nested(client, call, depth):
+    formula = call * depth + "1" + ")" * depth
+    node = get(client, "formula", formula=formula)["tree"]
+    for _ in range(depth):
+        [node] = node["items"]
+    assert (node["op"], node["id"]) == ("name", 1)
+    assert client.get("/api/search", params={"formula": formula}).status_code == 200
+
+
 @pytest.mark.parametrize(
-    ("formula", "position", "length", "message"),
+    ("formula", "start", "end", "code"),
     [
-        ("1 & & 2", 4, 1, "expected a name"),
-        ("1 &", 3, 0, "found the end"),
-        ("", 0, 0, "empty"),
-        ("1 & nobody.jpg", 4, 10, 'unknown name "nobody.jpg"'),
-        ('1 & "twim.png"', 4, 10, 'did you mean "twin.png"?'),
-        ("1 | twin.png", 4, 8, "may be 2 pictures: 11, "),
-        ("1 & 99", 4, 2, "unknown name"),
-        ("ä & ö", 0, 1, "unknown name"),
-        ("1 & 'x", 4, 1, "never closed"),
+        ("1 & & 2", 4, 5, "missing-operand"),
+        ("1 &", 3, 3, "missing-operand"),
+        ("", 0, 0, "empty-formula"),
+        ("1 & nobody.jpg", 4, 14, "unknown-name"),
+        ('1 & "twim.png"', 4, 14, "unknown-name"),
+        ("1 | twin.png", 4, 12, "ambiguous-name"),
+        ("1 & 99", 4, 6, "unknown-name"),
+        ("ä & ö", 0, 1, "unknown-name"),
+        ("1 & 'x", 4, 5, "unclosed-quote"),
+        ("1 2", 2, 3, "missing-operator"),
+        ("1 & image:nobody.jpg", 4, 20, "unknown-name"),
+        ("1 & Image : 'no body'", 4, 21, "unknown-name"),
+        ("image:nobody.jpg[0, 0, 1, 1]", 0, 16, "unknown-name"),
     ],
 )
 @pytest.mark.parametrize("address", ["formula", "search", "download"])
-def test_a_wrong_formula_says_where(client, address, formula, position, length, message):
+def test_a_wrong_formula_has_a_code_and_a_span(client, address, formula, start, end, code):
     error = refused(client, 400, address, formula=formula)
-    assert message in error["message"]
-    assert (error["position"], error["length"]) == (position, length)
+    assert (error["code"], error["span"]) == (code, [start, end])
+    assert error["message"]
 
 
-def test_a_mistake_of_who_still_types_is_no_failed_request(client):
-    told = get(client, "formula", formula="1 & nobo", unfinished=1)
-    assert told["error"] == refused(client, 400, "formula", formula="1 & nobo")
-    assert get(client, "formula", formula="1 & 2", unfinished=1) == get(client, "formula", formula="1 & 2")
+def test_a_search_returns_the_parsed_formula(client):
+    found = get(client, "search", formula="1 and not cat-3.png")
+    assert {name: found[name] for name in ("formula", "is_condition", "terms", "names", "tree")} == get(
+        client, "formula", formula="1 and not cat-3.png"
+    )
+
+
+def test_a_lenient_search_returns_mistakes_with_status_200(client):
+    answer = get(client, "search", formula="1 & nobo", lenient=1)
+    error = refused(client, 400, "search", formula="1 & nobo")
+    assert answer == {"error": {**error, "corrections": []}, "parsed": None}
+    assert get(client, "search", formula="1 & 2", lenient=1)["hits"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "corrected", "is_certain"),
+    [
+        ("1 & image:cat-1.pgn", "1 & image:cat-1.png", False),
+        ('not "my dog.giff"', 'not "my dog.gif"', False),
+        ("ä1 1", "ä1 and 1", True),
+        ("1 2 (3 4)", "1 and 2 and (3 and 4)", True),
+    ],
+)
+def test_a_lenient_search_offers_corrections(client, formula, corrected, is_certain):
+    first = get(client, "search", formula=formula, lenient=1)["error"]["corrections"][0]
+    assert (first["formula"], first["is_certain"]) == (corrected, is_certain)
+
+
+def test_a_formula_that_is_parsed_and_cannot_be_searched_is_returned_parsed(client):
+    answer = get(client, "search", formula="3 and (4 - 4)", lenient=1)
+    assert answer["error"]["code"] == "empty-query"
+    assert answer["parsed"] == get(client, "formula", formula="3 and (4 - 4)")
 
 
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("1[0, 0, 5000, 10]", "cat-0.png[0, 0, 5000, 10] reaches beyond the picture, which has 60 x 40 pixels"),
-        ("1 and 2[0, 0, 0.001, 1]", "cat-1.png[0, 0, 0.001, 1] is less than a pixel of the picture, which has 60 x 40"),
+        ("1[0, 0, 5000, 10]", "cat-0.png[0, 0, 5000, 10] reaches beyond the image, which has 60 x 40 pixels"),
+        ("1 and 2[0, 0, 0.001, 1]", "cat-1.png[0, 0, 0.001, 1] is less than a pixel of the image, which has 60 x 40"),
     ],
 )
 def test_a_crop_that_cannot_be_cut_is_told_to_who_asked_and_to_nobody_else(client, formula, message):
@@ -454,14 +548,47 @@ def test_a_crop_that_cannot_be_cut_is_told_to_who_asked_and_to_nobody_else(clien
     assert all(one.result()["hits"] for one in right)
 
 
+def test_the_crops_of_a_formula_are_bounded(own):
+    gallery, client = own
+
+    def crops(count: int, start: int = 0) -> str:
+        return " | ".join(f"1[0, 0, {30 + start + n}, 40]" for n in range(count))
+
+    assert client.get("/api/search", params={"formula": crops(16)}).status_code == 200
+    for address in ("search", "formula", "download"):
+        error = refused(client, 400, address, formula=crops(17))
+        assert error["code"] == "too-many-crops"
+        assert error["span"][0] == len(crops(16)) + len(" | ")
+    gallery.define("corners", crops(10))
+    wait_until(lambda: client.get("/api/search", params={"formula": "corners"}).status_code == 200)
+    assert refused(client, 400, "search", formula=f"corners | {crops(10, 10)}")["code"] == "too-many-crops"
+
+
+def test_a_file_is_decoded_once_for_all_its_crops(client, monkeypatch):
+    decoded = []
+
+    def counted(path: str) -> Image.Image:
+        decoded.append(path)
+        return decode(path)
+
+    monkeypatch.setattr(query_inputs, "decode", counted)
+    whole = get(client, "search", formula="1[0, 0, 1, 1]", top=5)["hits"]
+    assert len(decoded) == 1
+    found = get(client, "search", formula="1[0, 0, 0.5, 1] | 2[0, 0, 1, 0.5] | 1[0, 0, 1, 1] | 1[0.5, 0, 1, 1]")
+    assert found["hits"]
+    assert sorted(decoded[1:]) == sorted(set(decoded[1:]))
+    assert len(decoded) == 3
+    assert get(client, "search", formula="1[0, 0, 1, 1]", top=5)["hits"] == whole
+
+
 def test_a_crop_of_a_file_that_is_gone_says_so(own, tmp_path):
     _, client = own
     (tmp_path / "photos" / "cats" / "cat-0.png").unlink()
     told = refused(client, 400, "search", formula="1[0, 0, 0.5, 0.5]")
-    assert told["message"] == "cat-0.png[0, 0, 0.5, 0.5] needs the file of the picture, which is gone"
+    assert told["message"] == "cat-0.png[0, 0, 0.5, 0.5] needs the file of the image, which is gone"
 
 
-def test_two_pictures_side_by_side(client, gallery):
+def test_two_images_side_by_side(client, gallery):
     told = get(client, "compare", a="cat-1.png", b="my dog.gif", features=6)
     a, b = gallery.model.encode([path for path in gallery.paths if path.endswith(("cat-1.png", "my dog.gif"))])
     assert (told["a"]["name"], told["b"]["name"], len(told["features"])) == ("cat-1.png", "my dog.gif", 6)
@@ -481,15 +608,15 @@ def test_two_pictures_side_by_side(client, gallery):
         np.testing.assert_allclose(told["distributions"][operation], of_features, atol=0.01)
         np.testing.assert_allclose(told["degrees"][operation], value.degrees[told["features"]].numpy(), atol=0.01)
     assert told["distance"] == pytest.approx(float(degree_distance(a, b)), abs=0.01)
-    assert 'unknown name "nobody"' in refused(client, 404, "compare", a="1", b="nobody")["message"]
+    assert refused(client, 404, "compare", a="1", b="nobody")["code"] == "unknown-name"
 
 
-def test_a_name_that_was_defined_is_no_picture_to_compare(own):
+def test_a_name_that_was_defined_is_no_image_to_compare(own):
     gallery, client = own
     gallery.define("mine", "like(1, 2)")
     wait_until(lambda: get(client, "definitions")["definitions"] != [])
-    assert refused(client, 404, "compare", a="mine", b="1")["message"].startswith('unknown name "mine"')
-    assert refused(client, 404, "compare", a="1", b="dog")["message"].startswith('unknown name "dog"')
+    assert refused(client, 404, "compare", a="mine", b="1")["code"] == "unknown-name"
+    assert refused(client, 404, "compare", a="1", b="dog")["code"] == "unknown-name"
 
 
 def test_a_search_is_told_as_it_was_asked_whatever_the_names_in_it_stand_for(own):
@@ -501,11 +628,10 @@ def test_a_search_is_told_as_it_was_asked_whatever_the_names_in_it_stand_for(own
     assert [told["formula"][one["start"] : one["end"]] for one in told["names"]] == ["3", "mine"]
     for formula, position in (("3 and (4 - 4)", 7), ("3 and (mine - mine)", 0)):
         wrong = refused(client, 400, "search", formula=formula)
-        assert wrong["message"].startswith("nothing is left to look for")
-        assert wrong["position"] == position
+        assert (wrong["code"], wrong["span"][0]) == ("empty-query", position)
 
 
-def test_a_picture_beside_itself_shares_everything(client):
+def test_an_image_beside_itself_shares_everything(client):
     told = get(client, "compare", a="1", b="cat-0.png", features=8)
     assert told["a"]["id"] == told["b"]["id"] == 1
     np.testing.assert_allclose(told["degrees"]["and"], told["degrees"]["a"], atol=1e-6)
@@ -535,7 +661,7 @@ def test_many_askers_are_answered_together_and_each_its_own(client, gallery, mon
         )
     assert [response.status_code for response in asked].count(400) == 2
     assert asked[7].status_code == asked[30].status_code == 400
-    assert "product" in asked[30].json()["error"]["message"]
+    assert asked[30].json()["error"]["code"] == "unsupported"
     assert max(calls) > 1
     monkeypatch.undo()
     for number in (0, 20, 59):
@@ -546,9 +672,9 @@ def test_many_askers_are_answered_together_and_each_its_own(client, gallery, mon
 # --- uploads ------------------------------------------------------------------------------------------------------
 
 
-def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
+def test_an_uploaded_image_can_be_searched_with(client, gallery, tmp_path):
     file = tmp_path / "new.jpg"
-    file.write_bytes(jpeg(picture(555)))
+    file.write_bytes(jpeg(image(555)))
     name = upload(client, file.read_bytes())
     told = get(client, "search", formula=f"{name} - 3", top=6)
     assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in gallery.search(f'"{file}" - 3', 6)]
@@ -569,55 +695,55 @@ def test_an_uploaded_picture_can_be_searched_with(client, gallery, tmp_path):
     assert client.delete(f"/api/uploads/{name}").status_code == 204
     assert client.delete(f"/api/uploads/{name}").status_code == 404
     assert client.get(f"/api/uploads/{name}/thumbnail").status_code == 404
-    assert "unknown name" in refused(client, 400, "search", formula=name)["message"]
+    assert refused(client, 400, "search", formula=name)["code"] == "unknown-name"
 
 
-def test_a_picture_of_a_phone_can_be_uploaded_and_what_is_too_large_is_refused(client):
+def test_an_image_of_a_phone_can_be_uploaded_and_what_is_too_large_is_refused(client):
     pillow_heif.register_heif_opener()
     content = io.BytesIO()
-    picture(7).save(content, "HEIF")
+    image(7).save(content, "HEIF")
     assert upload(client, content.getvalue()).startswith("upload-")
     table = struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, 33, 22)
     bomb = table + b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 19_900, 19_900) + bytes(9)
     refusal = client.post("/api/uploads", content=bomb, headers={"Content-Type": "image/x-icon"})
     assert refusal.status_code == 413
-    assert refusal.json()["error"]["message"] == "the picture is too large: an icon of 19900 x 19900 pixels"
+    assert refusal.json()["error"]["code"] == "too-large"
 
 
 def test_an_upload_is_what_the_same_file_is_by_its_path(gallery, tmp_path):
     files = [tmp_path / f"{number}.jpg" for number in range(3)]
     for number, file in enumerate(files):
-        file.write_bytes(jpeg(picture(300 + number)))
+        file.write_bytes(jpeg(image(300 + number)))
     files.append(Path(gallery.paths[0]))  # and a copy of what is in the gallery
     kept = uploads.Uploads()
     try:
         names = [kept.add(file.read_bytes()).name for file in files]
-        represented = kept.represent(names, Served(gallery, gallery.browse()))
+        represented = kept.represent(names, Snapshot(gallery, Browser(gallery.planner)))
         for chosen in ([0], [3], [0, 1, 2]):
             by_path = gallery.search(" & ".join(f'"{files[n]}"' for n in chosen), 30, include_queries=True)
             text = " & ".join(f'"{names[n]}"' for n in chosen)
-            by_upload = gallery.search(text, 30, include_queries=True, pictures=represented)
+            by_upload = gallery.search(text, 30, include_queries=True, images=represented)
             assert by_upload == by_path  # to the last bit
     finally:
         kept.close()
 
 
 def test_uploads_are_dropped_when_nobody_uses_them_or_there_are_too_many(monkeypatch):
-    content = jpeg(picture(1))
+    content = jpeg(image(1))
     kept = uploads.Uploads()
     try:
         first, second, third = (kept.add(content) for _ in range(3))
         monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
         kept.get(first.name)
-        kept.tidy()
+        kept.evict()
         assert set(kept.known([first.name, second.name, third.name])) == {first.name, third.name}
         assert not second.file.exists()
         monkeypatch.setattr(uploads, "MAX_TOTAL_BYTES", len(content))
         kept.get(first.name)
-        kept.tidy()
+        kept.evict()
         assert not third.file.exists()
         monkeypatch.setattr(uploads, "UNUSED_SECONDS", 0.0)
-        kept.tidy()
+        kept.evict()
         assert not first.file.exists()
     finally:
         kept.close()
@@ -653,21 +779,21 @@ def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
             assert all(value[0] not in "=+-@\t\r\n" for row in rows for value in row.values())
 
 
-def test_the_owner_hears_where_pictures_are_and_nobody_else(gallery, client):
+def test_the_owner_hears_where_images_are_and_nobody_else(gallery, client):
     paths = dict(zip(gallery.ids, gallery.paths, strict=True))
 
     def told(asking: httpx.Client, **headers: str) -> list[tuple[int, str | None]]:
         asking.headers.update(headers)
-        pictures = [get(asking, "pictures/3"), *get(asking, "search", formula="1", top=3)["hits"]]
-        pictures += get(asking, "pictures/2/similar", top=3)["hits"]
-        assert not any("path" in name for name in get(asking, "pictures")["pictures"])
+        images = [get(asking, "images/3"), *get(asking, "search", formula="1", top=3)["hits"]]
+        images += get(asking, "images/2/similar", top=3)["hits"]
+        assert not any("path" in name for name in get(asking, "images")["images"])
         rows = asking.get("/api/download", params={"formula": "1", "format": "csv", "top": 3}).text
         listed = [(int(row["id"]), row.get("path")) for row in csv.DictReader(io.StringIO(rows))]
         packed = asking.get("/api/download", params={"formula": "1", "top": 3}).content
         assert str(gallery.folder.parent).encode() not in packed
-        return [*((picture["id"], picture["path"]) for picture in pictures), *listed]
+        return [*((image["id"], image["path"]) for image in images), *listed]
 
-    with served(gallery, tells_paths=True) as owner:
+    with served(gallery, show_paths=True) as owner:
         heard = told(owner)
         assert len(heard) == 10
         assert all(path == paths[identity] for identity, path in heard)
@@ -677,7 +803,7 @@ def test_the_owner_hears_where_pictures_are_and_nobody_else(gallery, client):
     assert {path for _, path in told(client)} == {None}
 
 
-def test_hits_as_a_zip_of_pictures_with_names_of_their_own(own):
+def test_hits_as_a_zip_of_images_with_names_of_their_own(own):
     gallery, client = own
     gone = Path(gallery.paths[4])
     gone.unlink()
@@ -686,13 +812,36 @@ def test_hits_as_a_zip_of_pictures_with_names_of_their_own(own):
     with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
         assert archive.testzip() is None
         names = archive.namelist()
-        assert len(set(names)) == len(names) == 24  # 23 pictures and the list
+        assert len(set(names)) == len(names) == 24  # 23 images and the list
         rows = list(csv.DictReader(io.TextIOWrapper(archive.open("hits.csv"), encoding="utf-8")))
         assert {row["name"] for row in rows if not row["file"]} == {gone.name}
         by_id = dict(zip(gallery.ids, gallery.paths, strict=True))
         for row in rows:
             if row["file"]:
                 assert archive.read(row["file"]) == Path(by_id[int(row["id"])]).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (r"..\..\evil.png", "-.._.._evil.png"),
+        (r"C:\x.png", "-C__x.png"),
+        ('a<b>"c"|d?*.png', "-a_b__c__d__.png"),
+        ("x" * 251 + ".png", "-" + "x" * 246 + ".png"),
+        ("ü" * 125 + ".jpeg", "-" + "ü" * 122 + ".jpeg"),
+        ("y." + "z" * 240, "-y." + "z" * 240),
+        ("y." + "z" * 250, "-y." + "z" * 248),
+    ],
+)
+def test_a_zip_can_be_unpacked_everywhere(tmp_path, name, expected):
+    path = save(tmp_path / "here.png", 1).rename(tmp_path / name)
+    hit = Hit(str(path), 0.5, 1)
+    with zipfile.ZipFile(io.BytesIO(b"".join(as_zip([hit])))) as archive:
+        assert archive.namelist() == [f"0001{expected}", "hits.csv"]
+        [row] = csv.DictReader(io.TextIOWrapper(archive.open("hits.csv"), encoding="utf-8"))
+        assert row["file"] == f"0001{expected}"
+        archive.extractall(tmp_path / "unpacked")
+    assert sorted(file.name for file in (tmp_path / "unpacked").iterdir()) == [f"0001{expected}", "hits.csv"]
 
 
 # --- a gallery that changes -----------------------------------------------------------------------------------------
@@ -704,21 +853,21 @@ def test_the_server_follows_the_gallery(own, tmp_path):
     save(tmp_path / "photos" / "cats" / "new.png", 999)
     Gallery.open(gallery.folder).update()
     wait_until(lambda: get(client, "gallery")["state"] != before)
-    assert get(client, "gallery")["pictures"] == 25
+    assert get(client, "gallery")["images"] == 25
     assert [hit["name"] for hit in get(client, "search", formula="new.png", include_queries=1, top=1)["hits"]] == [
         "new.png"
     ]
-    assert get(client, "pictures", label="cats")["total"] == 12
+    assert get(client, "images", label="cats")["total"] == 12
 
 
 def test_a_recalibrated_gallery_is_searched_with_its_new_model_and_uploads_stay(own):
     gallery, client = own
-    name = upload(client, jpeg(picture(77)))
+    name = upload(client, jpeg(image(77)))
     before = get(client, "gallery")["state"]
     other = Gallery.open(gallery.folder)
     other.remove([str(number) for number in range(1, 13)])
     other.recalibrate()
-    wait_until(lambda: get(client, "gallery")["pictures"] == 12 and get(client, "gallery")["state"] != before)
+    wait_until(lambda: get(client, "gallery")["images"] == 12 and get(client, "gallery")["state"] != before)
     wait_until(
         lambda: (
             [hit["id"] for hit in get(client, "search", formula="14", top=5)["hits"]]
@@ -732,7 +881,7 @@ def test_a_gallery_that_is_gone_is_said_so_and_may_come_back(own, tmp_path, capl
     gallery, client = own
     gallery.folder.rename(tmp_path / "elsewhere")
     wait_until(lambda: client.get("/api/gallery").status_code == 503)
-    for address in ("gallery", "pictures/1", "pictures/1/thumbnail", "search?formula=1", "formula?formula=1"):
+    for address in ("gallery", "images/1", "images/1/thumbnail", "search?formula=1", "formula?formula=1"):
         response = client.get(f"/api/{address}")
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert str(tmp_path) not in response.text
@@ -744,12 +893,13 @@ def test_a_gallery_that_is_gone_is_said_so_and_may_come_back(own, tmp_path, capl
 
 def test_damage_is_told_without_paths(own, caplog):
     gallery, client = own
-    file = next(gallery.folder.glob("features-*.bin"))
-    file.write_bytes(b"\1" * file.stat().st_size)
+    for file in (gallery.folder / "images.lance" / "data").iterdir():
+        file.write_bytes(b"\1" * file.stat().st_size)
     error = refused(client, 500, "search", formula="1 & 2")
+    assert error["code"] == "damaged-gallery"
     assert "andornot index --repair" in error["message"]
     assert str(gallery.folder) not in error["message"]
-    assert "checksum" in caplog.text
+    assert "is damaged" in caplog.text
 
 
 # --- load -----------------------------------------------------------------------------------------------------------
@@ -758,20 +908,20 @@ def test_damage_is_told_without_paths(own, caplog):
 def test_a_full_line_is_answered_with_try_again(gallery, monkeypatch):
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def slow(*_: object) -> thumbnails.Shown:
+    def slow(*_: object) -> responses.EncodedImage:
         begun.release()
         assert go_on.wait(30)
-        return thumbnails.Shown(b"")
+        return responses.EncodedImage(b"")
 
     monkeypatch.setattr(thumbnails.Thumbnails, "get", slow)
-    monkeypatch.setattr(services, "_LIMIT", 2)
+    monkeypatch.setattr(services, "_WORKING", (2, 2))
     with served(gallery) as client, ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(client.get, f"/api/pictures/{number}/thumbnail") for number in (1, 2)]
+        waiting = [pool.submit(client.get, f"/api/images/{number}/thumbnail") for number in (1, 2)]
         assert begun.acquire(timeout=30)
         assert begun.acquire(timeout=30)
         busy = client.get("/api/features")
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
-        assert "try again" in busy.json()["error"]["message"]
+        assert busy.json()["error"]["code"] == "busy"
         assert client.get("/api/search", params={"formula": "1"}).status_code == 200  # in a line of its own
         go_on.set()
         assert [future.result().status_code for future in waiting] == [200, 200]
@@ -798,8 +948,8 @@ def test_an_address_that_leads_nowhere_is_a_page_for_people_and_json_for_program
         assert "There is nothing at this address" in page.text
         assert "style-src 'sha256-" in page.headers["content-security-policy"]
         assert 'href="/"' in page.text
-        assert client.get(address).json()["error"]["message"] == "there is nothing at this address"
-    assert client.get("/api/nowhere", headers=people).json()["error"]["message"]
+        assert client.get(address).json()["error"]["code"] == "not-found"
+    assert client.get("/api/nowhere", headers=people).json()["error"]["code"] == "not-found"
     with served(gallery, host="0.0.0.0", token="the-token") as guarded:
         page = guarded.get("/?q=<script>", headers=people)
         assert (page.status_code, page.headers["www-authenticate"]) == (401, "Bearer")
@@ -831,7 +981,7 @@ def test_a_condition_is_explained_and_searched(client, gallery):
     assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected]
     assert [hit["truth"] for hit in found["hits"]] == pytest.approx([hit.truth for hit in expected])
     assert {type(hit["is_weak"]) for hit in found["hits"]} == {bool}
-    assert all(hit["where"] == [] for hit in found["hits"])
+    assert all(hit["boxes"] == [] for hit in found["hits"])
     least = expected[1].truth
     assert len(get(client, "search", formula="1 and not 2", top=5, min_truth=least, expand=0)["hits"]) <= 5
     assert client.get("/api/search", params={"formula": "1 and not 2", "min_truth": 1.5}).status_code == 400

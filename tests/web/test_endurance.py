@@ -1,5 +1,6 @@
 """Who is slow, stalls or asks for too much takes nothing from the others, and nothing keeps the server from ending."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,12 +17,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serving import picture, served, small_gallery, wait_until
+from serving import image, served, small_gallery, wait_until
 
-from andornot.gallery import Gallery
-from andornot.gallery.names import Resolved
+from andornot.gallery import Gallery, query_inputs
+from andornot.gallery.names import BoundFormula
 from andornot.logic import Formula, FormulaError
 from andornot.web import connections, search_queue, upload_routes
+from andornot.web.errors import StoppingError
+from andornot.web.worker_pool import WorkerPool
 
 HALF = b"GET /api/gallery HTTP/1.1\r\nHost: localhost\r\n"
 UPLOAD = b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\n"
@@ -86,6 +89,24 @@ def test_half_a_request_is_not_waited_for(gallery, monkeypatch, caplog, sent):
     assert not caplog.records
 
 
+CHUNKED = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("address", [b"POST /api/uploads", b"POST /api/nothing", b"GET /api/gallery"])
+@pytest.mark.parametrize("body", [b"zz\r\nabc", b"3\r\nabc\r\nzz\r\n", b"3\r\nabcdef\r\n", b"0\r\nwrong\r\n\r\n"])
+def test_a_body_in_wrong_chunks_is_refused_without_a_word_in_the_log(gallery, caplog, capfd, address, body):
+    with served(gallery) as client:
+        for pause in (0, 0.01, 0.1):
+            with connected(client, 1, address + CHUNKED) as [connection]:
+                time.sleep(pause)
+                connection.sendall(body)
+                connection.shutdown(socket.SHUT_WR)
+                assert answer(connection).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 200"))
+        assert client.get("/api/gallery").status_code == 200
+    assert not caplog.records
+    assert capfd.readouterr().err == ""
+
+
 def test_a_request_may_take_longer_than_to_ask_for_it(gallery, monkeypatch):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
     plain = Gallery.search
@@ -132,23 +153,23 @@ def test_an_answer_that_nobody_reads_does_not_stay(gallery, monkeypatch):
 
 
 def test_stalled_uploads_do_not_keep_others_from_theirs(gallery, monkeypatch):
-    monkeypatch.setattr(upload_routes, "PATIENCE", 0.5)
+    monkeypatch.setattr(upload_routes, "STALL_SECONDS", 0.5)
     with served(gallery) as client, connected(client, 10, UPLOAD) as stalled:
         time.sleep(0.2)
         content = BytesIO()
-        picture(1).save(content, "PNG")
+        image(1).save(content, "PNG")
         headers = {"Content-Type": "image/png"}
         assert client.post("/api/uploads", content=content.getvalue(), headers=headers).status_code == 200
         for connection in stalled:
             told = answer(connection)
             assert told.startswith(b"HTTP/1.1 408")
-            assert b"too slowly" in told
+            assert b'"code":"timeout"' in told
 
 
 def test_an_upload_drop_by_drop_is_cut_off_and_a_slow_one_is_not(gallery, monkeypatch):
-    monkeypatch.setattr(upload_routes, "PATIENCE", 0.5)
+    monkeypatch.setattr(upload_routes, "STALL_SECONDS", 0.5)
     content = BytesIO()
-    picture(1, (300, 300)).save(content, "PNG")
+    image(1, (300, 300)).save(content, "PNG")
 
     def slowly(size: int) -> Iterator[bytes]:
         whole = content.getvalue()
@@ -161,7 +182,7 @@ def test_an_upload_drop_by_drop_is_cut_off_and_a_slow_one_is_not(gallery, monkey
 
     with served(gallery) as client:
         assert sent(len(content.getvalue()) // 10) == 200
-        monkeypatch.setattr(upload_routes, "SLOWEST", 10**9)
+        monkeypatch.setattr(upload_routes, "MIN_BYTES_PER_SECOND", 10**9)
         assert sent(len(content.getvalue()) // 50) == 408
 
 
@@ -184,19 +205,19 @@ def device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [pipe, device])
-def test_a_pipe_or_a_device_in_the_place_of_a_picture_blocks_nothing(own, put):
+def test_a_pipe_or_a_device_in_the_place_of_an_image_blocks_nothing(own, put):
     put(Path(own.paths[0]))
     with served(own) as client:
-        for what in ("thumbnail", "picture") * 2:  # more than there are threads
-            response = client.get(f"/api/pictures/1/{what}")
+        for what in ("thumbnail", "image") * 2:  # more than there are threads
+            response = client.get(f"/api/images/1/{what}")
             assert response.status_code == 404
-            assert "not a regular file" in response.json()["error"]["message"]
-        assert client.get("/api/pictures/1").json()["width"] is None
+            assert response.json()["error"]["code"] == "broken-image"
+        assert client.get("/api/images/1").status_code == 200
         packed = client.get("/api/download", params={"formula": "1", "include_queries": 1, "top": 30})
         names = zipfile.ZipFile(BytesIO(packed.content)).namelist()
-        assert len(names) == 24  # 23 pictures and the list
+        assert len(names) == 24  # 23 images and the list
         assert not any(name.endswith("cat-0.png") for name in names)
-        assert client.get("/api/pictures/2/thumbnail").status_code == 200
+        assert client.get("/api/images/2/thumbnail").status_code == 200
 
 
 # --- searches -------------------------------------------------------------------------------------------------------
@@ -207,7 +228,7 @@ def slow_searches(monkeypatch: pytest.MonkeyPatch, slow: str) -> Iterator[thread
     """Searches for one formula take until the event is set."""
     go_on, plain = threading.Event(), Gallery.search
 
-    def search(self: Gallery, queries: list[Resolved], *args: object, **kwargs: object) -> object:
+    def search(self: Gallery, queries: list[BoundFormula], *args: object, **kwargs: object) -> object:
         if any(query.formula.text == slow for query in queries):
             assert go_on.wait(60)
         return plain(self, queries, *args, **kwargs)
@@ -245,14 +266,38 @@ def test_formulas_that_may_take_seconds_do_not_hold_up_the_others(gallery, monke
         assert sorted(future.result(30).status_code for future in waiting) == [200] * 8 + [503] * 12
 
 
+def test_crops_do_not_hold_up_the_others(gallery, monkeypatch):
+    """Neither those of formulas nor those that names are defined by, whatever else is in the formula."""
+    gallery.define("corner", "3[0, 0, 0.5, 0.5]")
+    slow = ("1[0, 0, 0.5, 0.5]", "corner", "2[0, 0, 0.5, 0.5] & (2 | 3) & 2")
+    go_on, plain = threading.Event(), query_inputs.decode
+
+    def decode(path: str) -> object:
+        assert go_on.wait(60)
+        return plain(path)
+
+    monkeypatch.setattr(query_inputs, "decode", decode)
+    with served(gallery) as client, ThreadPoolExecutor(24) as pool:
+        try:
+            waiting = [pool.submit(found, client, slow[number % 3]) for number in range(24)]
+            wait_until(lambda: sum(future.done() for future in waiting) == 16)  # eight work or wait
+            for formula in ("2", "3 | 4", "1 & (1 | 2)"):
+                begin = time.monotonic()
+                assert found(client, formula).status_code == 200
+                assert time.monotonic() - begin < 5
+        finally:
+            go_on.set()
+        assert sorted(future.result(30).status_code for future in waiting) == [200] * 8 + [503] * 16
+
+
 def test_a_search_that_takes_too_long_says_so_and_the_next_ones_are_told_to_come_again(gallery, monkeypatch):
     monkeypatch.setattr(search_queue, "MAX_SECONDS", 0.6)
-    monkeypatch.setattr(search_queue, "_LONG", 0.01)
+    monkeypatch.setattr(search_queue, "_SLOW_SECONDS", 0.01)
     with slow_searches(monkeypatch, "1") as go_on, served(gallery) as client:
-        for _ in range(search_queue.AT_ONCE):
+        for _ in range(search_queue.MAX_CALLS):
             too_long = found(client, "1")
             assert too_long.status_code == 504
-            assert "longer than 1 seconds" in too_long.json()["error"]["message"]
+            assert too_long.json()["error"]["code"] == "timeout"
         busy = found(client, "2")
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
         go_on.set()
@@ -264,7 +309,7 @@ def test_a_formula_that_is_too_much_work_is_the_askers_mistake_alone(gallery, mo
 
     def evaluate(self: Formula, *args: object, **kwargs: object) -> object:
         if len(self.names) == 3:
-            raise FormulaError("too much work", self.text, 4)
+            raise FormulaError("too much work", self.text, 4, code="too-expensive")
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(Formula, "evaluate", evaluate)
@@ -272,7 +317,8 @@ def test_a_formula_that_is_too_much_work_is_the_askers_mistake_alone(gallery, mo
     with served(gallery) as client, ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda formula: found(client, formula), formulas))
     assert [response.status_code for response in answers] == [400, 200] * 8
-    assert answers[0].json()["error"] == {"message": "too much work", "position": 4, "length": 1, "nearest": []}
+    error = answers[0].json()["error"]
+    assert error == {"code": "too-expensive", "message": "too much work", "span": [4, 5], "suggestions": []}
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -316,9 +362,18 @@ def test_a_signal_ends_it_within_seconds_whatever_is_searched(gallery, number, t
             running.send_signal(number)
             assert running.wait(5) == 0
             told = asked.result(5)
-        assert (told.status_code, told.json()["error"]["message"]) == (503, "the server stops")
+        assert (told.status_code, told.json()["error"]["code"]) == (503, "stopping")
         assert len(running.stderr.read().splitlines()) <= 1
     assert not list(tmp_path.iterdir())
+
+
+def test_work_for_a_pool_that_was_closed_is_refused_as_stopping():
+    pool = WorkerPool("closed", 1, 1)
+    pool.close()
+    for run in (pool.run, pool.run_anyway, pool.run):  # its one place is not lost
+        with pytest.raises(StoppingError) as refused:
+            asyncio.run(run(print))
+        assert (refused.value.status, refused.value.code) == (503, "stopping")
 
 
 PLAIN = "import sys; from andornot.commands.main import main; sys.exit(main(sys.argv[1:]))"

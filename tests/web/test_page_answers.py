@@ -1,4 +1,4 @@
-"""What the page shows, in a real browser: answers, the start, a picture looked at, filters, the help.
+"""What the page shows, in a real browser: answers, the start, an image looked at, filters, the help.
 
 Answers of the server are made up where they are to be of a kind that small galleries do not give.
 """
@@ -14,7 +14,11 @@ from serving import address_of, served
 
 from andornot.gallery import Gallery
 
-WORDS = {"words": [{"word": word, "pictures": count, "share": 0.1} for word, count in (("cow", 1200), ("sea", 7))]}
+WORDS = {
+    "words": [
+        {"word": word, "term": word, "images": count, "share": 0.1} for word, count in (("cow", 1200), ("sea", 7))
+    ]
+}
 EXAMPLES = {
     "examples": [
         {
@@ -27,15 +31,15 @@ EXAMPLES = {
 FOLDERS = {
     "name": "",
     "folder": "",
-    "pictures": 64,
+    "images": 64,
     "folders": [
         {
             "name": "drawn",
             "folder": "drawn",
-            "pictures": 61,
-            "folders": [{"name": "may", "folder": "drawn/may", "pictures": 9, "folders": []}],
+            "images": 61,
+            "folders": [{"name": "may", "folder": "drawn/may", "images": 9, "folders": []}],
         },
-        {"name": "more", "folder": "more", "pictures": 3, "folders": []},
+        {"name": "more", "folder": "more", "images": 3, "folders": []},
     ],
 }
 NOTHING = {"words": []}
@@ -50,12 +54,13 @@ HITS = """
   const hits = [[5, 0.9], [6, 0.8], [7, 0.7], [8, 0.6], [9, 0.2], [10, 0.1]].map(([id, truth], place) => ({
     id, truth, name: `hit-${place}.jpg`, term: String(id), version: "", label: "", path: null, distance: 1 - truth,
     taken: "2024-05-31T18:00:00", taken_from: "file", is_weak: truth < 0.5, words: [], why: [],
-    where: place === 0 ? [{ term: "1", box: [0, 0.25, 0.5, 0.75] }, { term: "like(2, 3)", box: [0.5, 0, 1, 0.5] }] : [],
+    boxes: place === 0 ? [{ term: "1", box: [0, 0.25, 0.5, 0.75] }, { term: "like(2, 3)", box: [0.5, 0, 1, 0.5] }] : [],
     stacked_on: { 1: 5, 3: 6 }[place] ?? null,
   }));
   const named = (id) => ({ name: String(id), id, upload: null, version: "", file: `${id}.jpg` });
   const names = [1, 2, 3].map(named);
-  return { formula: "1", names, total: 64, hits, seconds: 0.002 };
+  const tree = { op: "name", kind: "image", start: 0, end: 1, crop: null, ...names[0] };
+  return { formula: "1", is_condition: false, terms: ["1"], names, tree, total: 64, hits, seconds: 0.002 };
 """
 
 
@@ -72,7 +77,7 @@ def told(page: Page, answers: dict[str, object] | None = None, search: str = "")
         window.asked.push(pathname + given);
         if (pathname === "/api/search" && search) return Response.json(search());
         if (pathname in answers) return Response.json(answers[pathname]);
-        if (pathname === "/api/search" || pathname === "/api/pictures") {{
+        if (pathname === "/api/search" || pathname === "/api/images") {{
           const url = new URL(address, location);
           url.searchParams.delete("folder");
           return real(url, options);
@@ -131,13 +136,13 @@ def test_a_match_is_in_percent_and_weak_ones_stand_below_a_line(hits):
 
 def test_copies_lie_in_a_stack_that_opens_and_folds(hits):
     assert hits.tiles() == ["hit-0.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
-    assert "2 nearly the same folded" in hits.one(".facts").text
-    hits.click("Show 2 nearly the same")
+    assert "2 near duplicates hidden" in hits.one(".facts").text
+    hits.click("Show 2 near duplicates")
     everything = ["hit-0.jpg", "hit-1.jpg", "hit-3.jpg", "hit-2.jpg", "hit-4.jpg", "hit-5.jpg"]
     hits.wait(lambda: hits.tiles() == everything)
     assert len(hits.all(".is-inside")) == 2
     hits.look("stack")
-    hits.click("Fold 2 nearly the same")
+    hits.click("Hide 2 near duplicates")
     hits.wait(lambda: len(hits.tiles()) == 4)
     hits.run("document.querySelector('.tile').focus()")
     hits.press("s")
@@ -178,7 +183,7 @@ def test_a_frame_lies_where_the_square_shows_that_part(page):
     assert part == [[0.25, 0, 0.75, 1], "0%", "0%"]
 
 
-def test_more_like_this_and_not_this_are_on_every_picture(page):
+def test_more_like_this_and_not_this_are_on_every_image(page):
     with told(page):
         page.go()
         a, b, c, d = page.first(4)
@@ -196,6 +201,17 @@ def test_more_like_this_and_not_this_are_on_every_picture(page):
         page.run("document.querySelector(`.tile[title='${arguments[0]}']`).focus()", d)
         page.press("n")
         page.wait(lambda: d in page.formula)
+
+
+def test_a_typed_query_is_parsed_and_searched_by_one_request(page):
+    with told(page):
+        page.go()
+        page.type_formula("1 and not 2")
+        page.wait_trays(all=[page.tiles()[0]], none=[page.tiles()[1]])
+        page.wait(page.hits)
+        page.run_async("return new Promise((resolve) => setTimeout(resolve, 300))")
+        assert len([one for one in asked(page, "/api/search") if "formula=1+and+not+2&" in one]) == 1
+        assert asked(page, "/api/formula") == []
 
 
 def test_an_old_answer_is_dimmed_while_the_query_has_a_mistake(window):
@@ -216,11 +232,11 @@ def test_an_old_answer_is_dimmed_while_the_query_has_a_mistake(window):
 # --- the start -------------------------------------------------------------------------------------------------------
 
 
-def test_the_start_offers_words_examples_and_a_picture_of_ones_own(page):
+def test_the_start_offers_words_examples_and_an_image_of_ones_own(page):
     with told(page, {"/api/words": WORDS, "/api/examples": EXAMPLES}):
         page.go()
         page.wait(lambda: len(page.all(".start .word")) == 2)
-        assert page.one(".start .word").text.split() == ["cow", "pictures:", "1,200"]
+        assert page.one(".start .word").text.split() == ["cow", "photos:", "1,200"]
         assert "choose a file" in page.one(".start .own").text
         page.first(4)  # and below it the gallery
         page.look("start")
@@ -238,23 +254,23 @@ def test_a_gallery_without_words_starts_kindly(page):
         page.go()
         page.wait(lambda: "of your own" in page.one(".start").text)
         assert not page.all(".start .word")
-        assert "click one to find others like it" in page.one(".facts").text
+        assert "click one to find similar photos" in page.one(".facts").text
 
 
 def test_an_empty_gallery_is_kind_everywhere(tmp_path, gallery, screenshots):
     empty = Gallery.create(tmp_path / "empty", gallery.model)
     with served(empty) as client, closing(Page(address_of(client), screenshots)) as page, told(page):
-        for path, words in {"/": "No pictures yet", "/features": "empty", "/compare": "nothing to compare"}.items():
+        for path, words in {"/": "No photos yet", "/features": "empty", "/compare": "nothing to compare"}.items():
             page.go(path)
             page.wait(lambda words=words: words in page.one("#main").text)
         assert not page.all(".card")
         check(page)
 
 
-# --- looking closer --------------------------------------------------------------------------------------------------
+# --- the panel of a photo --------------------------------------------------------------------------------------------
 
 
-PICTURE = {
+IMAGE = {
     "id": 5,
     "name": "hit-0.jpg",
     "term": "5",
@@ -266,7 +282,10 @@ PICTURE = {
     "width": 64,
     "height": 48,
     "features": [{"feature": 563, "degree": 0.8, "shown_by": []}],
-    "words": [{"word": "cow", "truth": 0.9}, {"word": "polar bear", "truth": 0.4}],
+    "words": [
+        {"word": "cow", "term": "cow", "truth": 0.9},
+        {"word": "polar bear", "term": '"polar bear"', "truth": 0.4},
+    ],
 }
 WHY = HITS.replace(
     "return {",
@@ -279,39 +298,39 @@ WHY = HITS.replace(
 
 
 def test_why_is_said_in_words_and_numbers_only_under_features(page):
-    with told(page, {"/api/pictures/5": PICTURE}, WHY):
-        page.go("/?q=1&picture=5")
-        page.wait(lambda: "Why this one" in page.one("#closer").text)
-        text = page.one("#closer").text
-        assert "A match of 90 %" in text
+    with told(page, {"/api/images/5": IMAGE}, WHY):
+        page.go("/?q=1&image=5")
+        page.wait(lambda: "Why this photo" in page.one("#photo-panel").text)
+        text = page.one("#photo-panel").text
+        assert "Match: 90 %" in text
         assert "563" not in text
-        rows = [row.text for row in page.all("#closer .reasons li")]
-        assert rows == ["cow", "something without a word"]
-        assert len(page.all("#closer .reasons img")) == 3
-        assert "Nearly the same" in text
+        rows = [row.text for row in page.all("#photo-panel .reasons li")]
+        assert rows == ["cow", "unnamed feature"]
+        assert len(page.all("#photo-panel .reasons img")) == 3
+        assert "Near duplicates" in text
         page.look("why-in-words")
-        page.one("#closer summary").click()
-        page.wait(lambda: "Feature 563" in page.one("#closer").text)
+        page.one("#photo-panel summary").click()
+        page.wait(lambda: "Feature 563" in page.one("#photo-panel").text)
         page.click("hit-1.jpg")
-        page.wait(lambda: "picture=6" in page.driver.current_url)
+        page.wait(lambda: "image=6" in page.driver.current_url)
 
 
-def test_a_picture_tells_its_tags_and_its_path_and_what_can_be_done(page):
+def test_an_image_tells_its_tags_and_its_path_and_what_can_be_done(page):
     page.driver.execute_cdp_cmd(
         "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     )
-    with told(page, {"/api/pictures/5": PICTURE, "/api/formula": {}}, HITS):
-        page.go("/?q=1&picture=5")
-        page.wait(lambda: "/home/me/hit-0.jpg" in page.one("#closer").text)
+    with told(page, {"/api/images/5": IMAGE}, HITS):
+        page.go("/?q=1&image=5")
+        page.wait(lambda: "/home/me/hit-0.jpg" in page.one("#photo-panel").text)
         page.click("Copy path")
         page.wait(lambda: "copied" in page.one("#notices p").text)
         assert page.run_async("return navigator.clipboard.readText()") == "/home/me/hit-0.jpg"
-        assert page.button("Open full size").get_attribute("href").endswith("/api/pictures/5/picture")
-        assert page.button("Choose a part")
+        assert page.button("Open full size").get_attribute("href").endswith("/api/images/5/image")
+        assert page.button("Search for a part")
         page.click("polar bear")
         page.wait(lambda: "polar bear" in page.formula)
         page.click("Not this")
-        page.wait(lambda: not page.driver.find_element("id", "closer").is_displayed())
+        page.wait(lambda: not page.driver.find_element("id", "photo-panel").is_displayed())
         page.wait(lambda: "5" in page.formula)
 
 
@@ -322,13 +341,9 @@ def test_filters_of_the_address_are_chips_that_are_removed(page):
     with told(page):
         page.go("/?q=1&after=2000-01-01&file_dates=1&folder=drawn")
         chips = lambda: [chip.text for chip in page.all(".filters .filter")]  # noqa: E731
-        page.wait(
-            lambda: (
-                chips() == ["Folder: drawn", "Taken from 1 January 2000 on", "Dates of files count, too", "All filters"]
-            )
-        )
+        page.wait(lambda: chips() == ["Folder: drawn", "From 1 January 2000", "Including file dates", "All filters"])
         page.look("filters")
-        page.click("Remove: Taken from 1 January 2000 on")
+        page.click("Remove: From 1 January 2000")
         page.wait(lambda: "after" not in page.driver.current_url)
         page.click("Remove: All filters")
         page.wait(lambda: not page.all(".filters:not([hidden])"))
@@ -338,7 +353,10 @@ def test_filters_of_the_address_are_chips_that_are_removed(page):
 
 
 def test_folders_are_a_tree_with_counts(page):
-    with told(page, {"/api/definitions": {"definitions": [{"name": "sunset", "kind": "term", "pictures": 31}]}}):
+    with told(
+        page,
+        {"/api/definitions": {"definitions": [{"name": "sunset", "term": "sunset", "kind": "term", "images": 31}]}},
+    ):
         page.go("/?q=1")
         page.click("Filter")
         page.wait(lambda: len(page.all("#filter-tree .folder")) == 2)
@@ -377,11 +395,11 @@ def test_a_refused_camera_is_told_once_and_rightly(page):
     page.click("Camera")
     page.wait(lambda: page.all("#notices p"))
     assert [notice.text for notice in page.all("#notices p")] == [
-        "The camera was not allowed. You can allow it in the browser, beside the address."
+        "The browser blocked the camera. You can allow it next to the address bar."
     ]
 
 
-def test_the_65th_picture_does_not_enter(page):
+def test_the_65th_image_does_not_enter(page):
     with told(page):
         page.go(f"/?all=1&q=like({','.join(str(number) for number in range(1, 65))})")
         page.wait(lambda: page.run_async("const { size } = await import('/static/js/query.js'); return size()") == 64)
@@ -392,24 +410,24 @@ def test_the_65th_picture_does_not_enter(page):
 
 
 def test_icons_are_there_when_the_server_is_not(page):
-    page.wait(lambda: page.all("#icon-closer"))
+    page.wait(lambda: page.all("#icon-view"))
     page.one("#theme")
-    drawn = page.run_async("const { icon } = await import('/static/js/dom.js'); return icon('closer').innerHTML")
-    assert 'href="#icon-closer"' in drawn
+    drawn = page.run_async("const { icon } = await import('/static/js/dom.js'); return icon('view').innerHTML")
+    assert 'href="#icon-view"' in drawn
 
 
 def test_an_upload_that_was_forgotten_is_explained(window):
     with told(window):
         window.go("/?q=upload-0123456789abcdef")
-        window.wait(lambda: "Choose that picture again" in window.one("#main").text)
+        window.wait(lambda: "Please add it again" in window.one("#main").text)
     check(window, BAD_REQUEST)
 
 
 def test_compare_says_what_can_be_done(page):
     page.go("/compare")
-    page.wait(lambda: "Click two pictures here" in page.one("#main").text)
+    page.wait(lambda: "Click two photos here" in page.one("#main").text)
     page.one(".choices button").click()
-    page.wait(lambda: "Click the other picture here" in page.one("#main").text)
+    page.wait(lambda: "Click the other photo here" in page.one("#main").text)
     page.all(".choices button")[1].click()
     page.wait(lambda: page.all(".logic tbody tr"))
 
@@ -442,14 +460,14 @@ def test_a_tap_offers_and_does_not_stick(phone):
 def test_a_stack_and_a_filter_work_by_touch_and_nothing_is_too_wide(phone):
     with told(phone, {"/api/words": WORDS, "/api/examples": EXAMPLES}, HITS):
         phone.go("/?q=1&after=2000-01-01")
-        phone.tap_on("Show 2 nearly the same")
+        phone.tap_on("Show 2 near duplicates")
         phone.wait(lambda: len(phone.tiles()) == 6)
-        phone.tap_on("Remove: Taken from 1 January 2000 on")
+        phone.tap_on("Remove: From 1 January 2000")
         phone.wait(lambda: "after" not in phone.driver.current_url)
         phone.wait(lambda: phone.tap(phone.one("[data-item=filter]")) is None)
         phone.one("#filter-panel")
         phone.look("narrow-filter")
-        for path in ("/", "/?q=1&folder=a-very-long-folder/with-a-very-long-name-inside", "/?q=1&picture=5", "/help"):
+        for path in ("/", "/?q=1&folder=a-very-long-folder/with-a-very-long-name-inside", "/?q=1&image=5", "/help"):
             phone.go(path)
             assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0], path
 

@@ -8,8 +8,7 @@ from browser import Page, check
 from selenium.webdriver.common.keys import Keys
 
 from andornot.gallery import Gallery
-from andornot.words.articles import with_article
-from andornot.words.nouns import wordnet_nouns
+from andornot.words.nouns import with_article, wordnet_nouns
 
 
 def found(gallery: Gallery, formula: str, top: int = 4) -> list[str]:
@@ -21,23 +20,24 @@ def undo_by_key(page: Page) -> None:
 
 
 def everything(page: Page, text: str) -> list[str]:
-    """Asks for a text; the names of the first pictures of the gallery, to add."""
+    """Asks for a text; the names of the first images of the gallery, to add."""
     page.type_formula(text)
     page.wait(page.hits)
-    page.click("All pictures")
+    page.click("All photos")
+    page.wait(lambda: not page.hits(), "the hits are still shown")
     return page.first(8)
 
 
-# --- pictures that are clicked ---------------------------------------------------------------------------------------
+# --- images that are clicked ---------------------------------------------------------------------------------------
 
 
-def test_a_second_picture_is_an_example_of_the_same_thing_and_asks_once(page):
+def test_a_second_image_is_an_example_of_the_same_thing_and_asks_once(page):
     a, b, c = everything(page, "1")[1:4]
     page.click("Clear")
     page.choose(a)
     page.wait_formula(a)
     assert not page.driver.find_element("id", "question").is_displayed()
-    page.click("All pictures")
+    page.click("All photos")
     page.choose(b)
     page.wait_formula(f"like({a}, {b})")
     assert "Same thing, or both together?" in page.one("#question").text
@@ -54,7 +54,7 @@ def test_both_together_makes_each_count_and_is_remembered(page):
     page.click("Clear")
     page.choose(a)
     page.wait_formula(a)
-    page.click("All pictures")
+    page.click("All photos")
     page.choose(b)
     page.click("Both together")
     page.wait_formula(f"{a} and {b}")
@@ -66,12 +66,12 @@ def test_both_together_makes_each_count_and_is_remembered(page):
 def test_a_finger_is_asked_too(phone):
     a, b = phone.first_below(2)
     for name in (a, b):
-        phone.centre(phone.tile(name))
+        phone.center(phone.tile(name))
         phone.tap(phone.tile(name))  # shows what there is to choose
         phone.tap(phone.tile(name))
         phone.wait(lambda name=name: name in phone.formula)
         if name == a:
-            phone.tap_on("All pictures")
+            phone.tap_on("All photos")
             phone.first_below(2)
     phone.look("question-narrow")
     phone.tap_on("Both together")
@@ -87,7 +87,7 @@ def test_chips_are_dragged_between_trays_and_empty_trays_are_folded(page):
     assert all("is-folded" in tray.get_attribute("class") for tray in page.all(".is-root > .tray"))
     page.drag(page.tile(a), ".tray.all")
     page.wait_trays(all=[a])
-    page.click("All pictures")
+    page.click("All photos")
     page.drag(page.tile(b), ".tray.none")
     page.wait_formula(f"{a} and not {b}")
     page.drag(page.chip(b), ".tray.any")
@@ -101,7 +101,7 @@ def test_an_opened_tray_takes_what_is_clicked(page):
     page.click("Clear")
     page.choose(a)
     page.wait_formula(a)
-    page.click("All pictures")
+    page.click("All photos")
     page.click("None of these")
     page.choose(b)
     page.wait_formula(f"{a} and not {b}")
@@ -135,16 +135,16 @@ def test_a_weight_is_chosen_in_the_menu_and_written_only_if_it_says_something(pa
     page.wait_formula(a)
 
 
-def test_a_picture_dropped_on_another_is_blended_with_it(page, gallery):
+def test_an_image_dropped_on_another_is_blended_with_it(page, gallery):
     a, b = page.first(2)
     page.type_formula(f"{a} and {b}")
     page.wait_trays(all=[a, b])
     page.actions().drag_and_drop(page.chip(b), page.chip(a)).perform()
     page.wait_formula(f"{a} | {b}")
     assert len(page.all(".operators button")) == 3
-    page.click("In common: only what they share")
+    page.click("Common: only what they share")
     page.wait_formula(f"{a} & {b}")
-    page.click("Without: the first, less what the others show")
+    page.click("Difference: the first without the others")
     page.wait_formula(f"{a} - {b}")
     page.wait_hits(found(gallery, f"{a} - {b}"))
     page.look("blend")
@@ -164,7 +164,7 @@ def test_blends_and_examples_are_made_and_taken_apart_by_the_menu(phone):
     phone.wait_formula(f"like({a}, {b})")
     phone.tap(phone.one(".chip.like"))
     phone.look("menu-narrow")
-    phone.tap_on("Not the same thing: all are wanted")
+    phone.tap_on("Different things: require all")
     phone.wait_formula(f"{a} and {b}")
     phone.tap(phone.chip(b))
     phone.tap_on("Move to “None of these”")
@@ -243,7 +243,7 @@ def test_no_list_comes_up_over_the_answers(page):
 def test_things_side_by_side_are_joined_by_one_key(window):
     window.go()
     window.type_formula("1 2 3")
-    window.wait(lambda: "Words are joined by and, or, not." in window.one("#formula-error").text)
+    window.wait(lambda: "Join words with and, or, not." in window.one("#formula-error").text)
     assert window.button("1 and 2 and 3")
     window.look("side-by-side")
     window.press(Keys.ENTER)
@@ -260,32 +260,35 @@ def test_a_not_without_and_is_read_as_and_not(window):
     check(window)
 
 
-def test_what_is_not_known_offers_the_nearest(window):
+@pytest.mark.parametrize("kind", ["", "image:", "Image : "])
+def test_what_is_not_known_is_marked_and_offers_the_nearest(window, kind):
     window.go()
     [name] = window.first(1)
-    window.type_formula(f'1 and "x{name}"')
+    window.type_formula(f'1 and {kind}"x{name}"')
     window.press(Keys.ESCAPE)
-    window.wait(lambda: f"“x{name}” is no word that is known here" in window.one("#formula-error").text)
-    window.wait(lambda: window.all("#formula-error .readings button"))
-    nearest = window.all("#formula-error .readings button")[0]
+    window.wait(lambda: "Unknown word or file name." in window.one("#formula-error").text)
+    assert window.run("return document.querySelector('#formula-copy mark').textContent") == f'{kind}"x{name}"'
+    window.wait(lambda: window.all("#formula-error .corrections button"))
+    nearest = window.all("#formula-error .corrections button")[0]
     nearest.click()
     window.wait(lambda: len(window.trays()["all"]) == 2)
+    assert window.run("return document.getElementById('formula').value") == f"1 and {kind}{name}"
     check(window)
 
 
 def test_the_query_reads_as_a_sentence(page):
     a, b, c, d = page.first(4)
     page.type_formula(f"{a} and not {b} and not {c}")
-    page.wait(lambda: page.one("#sentence").text == f"Pictures that are like {a}, not like these 2")
+    page.wait(lambda: page.one("#sentence").text == f"Photos that are like {a}, not like these 2")
     page.type_formula(f"like({a}, {b}) and ({c} or {d})")
-    page.wait(lambda: page.one("#sentence").text == f"Pictures that are like these 2 and are like {c} or are like {d}")
+    page.wait(lambda: page.one("#sentence").text == f"Photos that are like these 2 and are like {c} or are like {d}")
     told = page.run_async(
         "const { describe } = await import('/static/js/sentence.js');"
         "const word = (file) => ({ kind: 'word', term: file, file });"
         "const like = { kind: 'like', items: [word('x'), word('y')] };"
         "return describe({ kind: 'group', all: [word('dog'), word('sofa')], any: [], none: [like] })"
     )
-    assert told == "Pictures that show a dog and a sofa, not like these 2"
+    assert told == "Photos that show a dog and a sofa, not like these 2"
 
 
 def test_the_page_gives_all_nouns_the_articles_that_the_server_gives_them(page):
@@ -303,25 +306,23 @@ def open_crop(page: Page, name: str) -> None:
     page.type_formula(name)
     page.wait_trays(all=[name])
     page.chip(name).click()
-    page.click("Draw a box around what you mean")
-    page.wait(lambda: page.run("return document.querySelector('#crop-picture img').naturalWidth"))
+    page.click("Choose a part")
+    page.wait(lambda: page.run("return document.querySelector('#crop-image img').naturalWidth"))
 
 
 def test_a_box_is_drawn_by_mouse(page, gallery):
     [name] = page.first(1)
     open_crop(page, name)
-    picture = page.one("#crop-picture")
-    across, down = picture.size["width"], picture.size["height"]
-    by = (
-        page.actions().move_to_element_with_offset(picture, round(-0.45 * across), round(-0.45 * down)).click_and_hold()
-    )
+    image = page.one("#crop-image")
+    across, down = image.size["width"], image.size["height"]
+    by = page.actions().move_to_element_with_offset(image, round(-0.45 * across), round(-0.45 * down)).click_and_hold()
     by.move_by_offset(round(0.5 * across), round(0.6 * down)).release().perform()
     page.look("crop")
-    page.click("Look for this part")
+    page.click("Search for this part")
     page.wait(lambda: page.formula.startswith(f"{name}["))
     edges = [float(edge) for edge in page.formula.removeprefix(f"{name}[").removesuffix("]").split(", ")]
     assert edges == pytest.approx([0.05, 0.05, 0.55, 0.65], abs=0.02)
-    page.wait_trays(all=[f"{name}, a part"])
+    page.wait_trays(all=[f"{name} (part)"])
     assert page.all(".chip canvas")
     page.wait_hits(found(gallery, page.formula))
 
@@ -329,11 +330,11 @@ def test_a_box_is_drawn_by_mouse(page, gallery):
 def test_a_box_that_is_drawn_at_the_edge_is_not_empty(page):
     [name] = page.first(1)
     open_crop(page, name)
-    picture = page.one("#crop-picture")
-    corner = (round(0.485 * picture.size["width"]), round(0.485 * picture.size["height"]))
-    by = page.actions().move_to_element_with_offset(picture, *corner).click_and_hold()
+    image = page.one("#crop-image")
+    corner = (round(0.485 * image.size["width"]), round(0.485 * image.size["height"]))
+    by = page.actions().move_to_element_with_offset(image, *corner).click_and_hold()
     by.move_by_offset(20, 20).release().perform()
-    page.click("Look for this part")
+    page.click("Search for this part")
     page.wait_formula(f"{name}[0.96, 0.96, 1, 1]")
 
 
@@ -342,15 +343,15 @@ def test_a_box_is_moved_and_sized_by_key_and_by_number(page):
     open_crop(page, name)
     page.press(Keys.ARROW_LEFT, Keys.ARROW_UP)
     page.actions().key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT).key_up(Keys.SHIFT).perform()
-    page.click("Look for this part")
+    page.click("Search for this part")
     page.wait_formula(f"{name}[0.23, 0.23, 0.75, 0.73]")
-    page.one(".chip.picture").click()
-    page.click("Draw another box")
+    page.one(".chip.image").click()
+    page.click("Choose another part")
     page.write(page.one("[data-edge='0']"), "10" + Keys.TAB)
-    page.click("Look for this part")
+    page.click("Search for this part")
     page.wait_formula(f"{name}[0.1, 0.23, 0.75, 0.73]")
-    page.one(".chip.picture").click()
-    page.click("All of the picture")
+    page.one(".chip.image").click()
+    page.click("Use the whole photo")
     page.wait_formula(name)
 
 
@@ -361,9 +362,9 @@ def test_a_box_is_drawn_by_finger(phone):
     phone.wait(phone.hits)
     phone.tap(phone.one("#unfold"))
     phone.tap(phone.chip(name))
-    phone.tap_on("Draw a box around what you mean")
-    phone.wait(lambda: phone.run("return document.querySelector('#crop-picture img').naturalWidth"))
-    place = phone.run("return document.getElementById('crop-picture').getBoundingClientRect().toJSON()")
+    phone.tap_on("Choose a part")
+    phone.wait(lambda: phone.run("return document.querySelector('#crop-image img').naturalWidth"))
+    place = phone.run("return document.getElementById('crop-image').getBoundingClientRect().toJSON()")
     at = lambda x, y: [{"x": place["x"] + x * place["width"], "y": place["y"] + y * place["height"]}]  # noqa: E731
     for kind, points in (
         ("touchStart", at(0.1, 0.1)),
@@ -376,5 +377,5 @@ def test_a_box_is_drawn_by_finger(phone):
         phone.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
         time.sleep(0.15)
     phone.look("crop-narrow")
-    phone.tap_on("Look for this part")
+    phone.tap_on("Search for this part")
     phone.wait_formula(f"{name}[0.1, 0.1, 0.5, 0.9]")

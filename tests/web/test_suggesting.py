@@ -5,12 +5,13 @@ import shutil
 
 import httpx
 import pytest
-from serving import picture, save, served, small_gallery
+from serving import image, save, served, small_gallery
 from test_api import get, refused, wait_until
 
 from andornot.gallery import Gallery
-from andornot.gallery.completing import Completer
-from andornot.gallery.word_index import WordCount, WordIndex
+from andornot.gallery.words import WordCount, WordIndex
+from andornot.web.browsing import Browser
+from andornot.web.completing import Completer
 
 ADDRESSES = ("words", "complete?text=a", "examples", "folders", "definitions", "broken")
 
@@ -30,7 +31,7 @@ def test_file_names_are_completed(client):
     told = get(client, "complete", text="1 and my", cursor=8)
     assert (told["start"], told["end"]) == (6, 8)
     assert [(one["text"], one["kind"], one["label"]) for one in told["completions"]] == [
-        ('"my dog.gif"', "picture", "my dog.gif")
+        ('"my dog.gif"', "image", "my dog.gif")
     ]
     assert {one["text"] for one in get(client, "complete", text="TWIN")["completions"]} == {"11", "24"}
     assert len(get(client, "complete", text="cat", limit=3)["completions"]) == 3
@@ -40,18 +41,20 @@ def test_file_names_are_completed(client):
 
 def test_words_come_first_then_definitions_then_files(gallery):
     words = WordIndex({"cat": 7, "cattle": 9, "catamaran": 0, "wild cat": 2}, [WordCount("cat", 7)])
-    found = Completer(gallery.browse(), words, ["catnap"]).complete("cat", 3, 8).found
+    found = Completer(Browser(gallery.planner), words, ["catnap"]).complete("cat", 3, 8).found
     assert [one.label for one in found][:4] == ["cat", "cattle", "wild cat", "catnap"]
-    assert [one.kind for one in found][4:] == ["picture"] * 4
-    assert [one.text for one in Completer(gallery.browse(), words, ["cat"]).complete("cat", 3, 1).found] == ["word:cat"]
-    assert {one.kind for one in Completer(gallery.browse(), words, ["catnap"]).complete("word:cat", 8, 9).found} == {
-        "word"
-    }
+    assert [one.kind for one in found][4:] == ["image"] * 4
+    assert [one.text for one in Completer(Browser(gallery.planner), words, ["cat"]).complete("cat", 3, 1).found] == [
+        "word:cat"
+    ]
+    assert {
+        one.kind for one in Completer(Browser(gallery.planner), words, ["catnap"]).complete("word:cat", 8, 9).found
+    } == {"word"}
 
 
 def test_a_gallery_without_words_says_so(client):
     assert get(client, "words") == {"words": [], "has_words": False}
-    assert get(client, "pictures/1")["words"] == []
+    assert get(client, "images/1")["words"] == []
 
 
 def test_examples_find_what_they_promise(client):
@@ -61,16 +64,16 @@ def test_examples_find_what_they_promise(client):
         assert not any(hit["is_weak"] for hit in found)
 
 
-def test_folders_filter_pictures_searches_and_downloads(client):
+def test_folders_filter_images_searches_and_downloads(client):
     tree = get(client, "folders")
-    assert [(one["folder"], one["pictures"]) for one in tree["folders"]] == [("cats", 11), ("dogs", 13)]
-    assert get(client, "pictures", folder="cats")["total"] == 11
+    assert [(one["folder"], one["images"]) for one in tree["folders"]] == [("cats", 11), ("dogs", 13)]
+    assert get(client, "images", folder="cats")["total"] == 11
     assert {hit["label"] for hit in get(client, "search", formula="1", folder="dogs")["hits"]} == {"dogs"}
     rows = client.get("/api/download", params={"formula": "1", "folder": "dogs", "format": "csv"}).text.splitlines()
     assert len(rows) == 14
     for wrong in ("/", "..", "/etc", "photos/../cats"):
         if wrong != "/":
-            assert "no folder" in refused(client, 400, "search", formula="1", folder=wrong)["message"]
+            assert refused(client, 400, "search", formula="1", folder=wrong)["code"] == "invalid-filter"
 
 
 def test_definitions_and_broken_files_are_listed(tmp_path):
@@ -78,7 +81,7 @@ def test_definitions_and_broken_files_are_listed(tmp_path):
     (tmp_path / "photos" / "cats" / "half.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     gallery.update()
     gallery.define("both", "cat-1.png and cat-2.png")
-    with served(gallery, tells_paths=True) as client:
+    with served(gallery, show_paths=True) as client:
         (told,) = get(client, "definitions")["definitions"]
         assert (told["name"], told["kind"], told["formula"]) == ("both", "condition", "cat-1.png and cat-2.png")
         assert [one["text"] for one in get(client, "complete", text="bo")["completions"]] == ["both"]
@@ -106,12 +109,12 @@ def test_a_copy_is_stacked_on_its_original(tmp_path):
 
 def test_an_unknown_name_says_what_is_near(client):
     for address in ("search", "formula"):
-        assert refused(client, 400, address, formula="cat-1.pgn")["nearest"][0] == "cat-1.png"
+        assert refused(client, 400, address, formula="cat-1.pgn")["suggestions"][0] == "cat-1.png"
 
 
 def test_an_upload_keeps_its_name(client):
     buffer = io.BytesIO()
-    picture(5).save(buffer, "PNG")
+    image(5).save(buffer, "PNG")
     told = client.post(
         "/api/uploads",
         params={"name": "C:\\me\\süß.png"},
@@ -162,4 +165,4 @@ def test_limits_hold(client: httpx.Client):
         ("broken", {"offset": -1}),
         ("search", {"formula": "1", "folder": "x" * 1001}),
     ):
-        assert refused(client, 400, address, **parameters)["message"]
+        assert refused(client, 400, address, **parameters)["code"] == "invalid-parameter"

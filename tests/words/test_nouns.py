@@ -1,12 +1,14 @@
 """From what people type to the classes that it stands for."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from andornot.words import UnknownWordError, wordnet_nouns
-from andornot.words.nouns import NUM_CLASSES, Synset
-from andornot.words.spelling import base_forms
+from andornot.words.nouns import NUM_CLASSES, Synset, base_forms
 
 NOUNS = wordnet_nouns()
 
@@ -103,8 +105,8 @@ UNKNOWN = {
     "mouse.n.01": ("no class shows mouse.n.01; there is mouse.n.04 (a hand-operated electronic device", None),
     "mouse.n.1004": ('unknown word "mouse.n.1004"', None),
     "xqzw": ('unknown word "xqzw"; words are nouns of WordNet that have classes of ImageNet below them', None),
-    "": ("an empty word means nothing", None),
-    " - ": ("an empty word means nothing", None),
+    "": ("the word is empty", None),
+    " - ": ("the word is empty", None),
 }
 
 
@@ -146,3 +148,22 @@ def test_any_text_is_a_noun_or_one_line(word):
 @pytest.mark.parametrize("word", ["x" * 10_000, "dog " * 2_500, "s" * 10_000, "🐶" * 10_000, '"' * 10_000, "\0\n" * 99])
 def test_ten_thousand_letters_are_one_short_line(word):
     assert len(looked_up(word)) < 400
+
+
+def test_threads_that_load_the_table_at_once_get_the_same_one():
+    """In a process of its own, where it is not loaded yet: synsets of two tables are different."""
+    code = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from andornot.words import wordnet_nouns
+
+start = threading.Barrier(8)
+def load(_):
+    start.wait()
+    return id(wordnet_nouns())
+
+with ThreadPoolExecutor(8) as threads:
+    print(len(set(threads.map(load, range(8)))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"

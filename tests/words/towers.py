@@ -1,4 +1,4 @@
-"""Small random models of pictures and texts, saved as people have them."""
+"""Small random models of images and texts, saved as people have them."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ _WORDS = (
     "</s>",
     "a",
     "photo",
-    "picture",
+    "image",
     "an",
     "image",
     "of",
@@ -42,7 +42,7 @@ def save_joint_model(kind: str, folder: Path) -> Path:
         model = SiglipModel(SiglipConfig(text_config=_TEXT, vision_config=_VISION))
         model.logit_scale.data.fill_(2.0)
         model.logit_bias.data.fill_(-1.5)
-    for parameter in model.parameters():  # the package starts them so small that all pictures look alike
+    for parameter in model.parameters():  # the package starts them so small that all images look alike
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     model.eval().save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""`andornot define`: a name of your own for a formula, kept in a gallery."""
+"""`andornot define`: define a name for a formula."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from ..errors import AndornotError, printable
-from .options import add_gallery, add_json
+from .options import add_gallery, add_json, storage_options
 
 DESCRIPTION: Final = """\
-Gives a formula a name that other formulas may use as well. Its pictures must be in the gallery.
-With no name it lists what is defined; --remove forgets a name."""
+Defines a name for a formula, to be used in other formulas. Its images must be in the gallery.
+Without a name it lists all definitions."""
 EXAMPLES: Final = (
     "andornot define sunset 'like(s1.jpg, s2.jpg, s3.jpg)' --gallery g/",
     "andornot define walk 'dog and not sofa' --gallery g/",
@@ -20,23 +20,23 @@ EXAMPLES: Final = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Which name for which formula, in which gallery."""
+    """Add the name, the formula, and the gallery."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="the name")
     parser.add_argument(
         "formula", metavar="FORMULA", nargs="?", help="what it stands for, such as 'like(a.jpg, b.jpg)'"
     )
     add_gallery(parser)
-    parser.add_argument("--remove", metavar="NAME", help="forget a name")
-    add_json(parser, "what is defined")
+    parser.add_argument("--remove", metavar="NAME", help="remove a definition")
+    add_json(parser, "the definitions")
 
 
 def run(options: Namespace) -> None:
-    """Defines, forgets, or lists."""
+    """Define a name, remove one, or list all."""
     from ..gallery import Gallery
 
     if (options.name is None) != (options.formula is None) or (options.remove is not None and options.name is not None):
         raise AndornotError("andornot define takes NAME and FORMULA, or --remove NAME, or neither to list all")
-    gallery = Gallery.open(options.gallery)
+    gallery = Gallery.open(options.gallery, storage_options=storage_options(options))
     hides = ""
     if options.name is not None:
         defined = gallery.define(options.name, options.formula)
@@ -55,6 +55,6 @@ def run(options: Namespace) -> None:
     if hides:
         print(f"this hides {printable(hides)}")
     if options.remove is not None:
-        print(f"{printable(options.remove)} is forgotten")
+        print(f"{printable(options.remove)} removed")
     elif not shown:
-        print("nothing is defined")
+        print("no definitions")

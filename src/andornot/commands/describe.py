@@ -1,4 +1,4 @@
-"""`andornot describe`: what a picture shows, in words."""
+"""`andornot describe`: tag an image."""
 
 from __future__ import annotations
 
@@ -8,46 +8,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import printable
-from .options import add_json
+from .options import add_gallery, add_json, storage_options
 
 if TYPE_CHECKING:
-    from ..words import Shown
+    from ..words import ShownNoun
 
 DESCRIPTION: Final = """\
-Says what pictures show: few nouns, likely ones, and no more special than can be told. Where nothing is
-likely, nothing is said. With --gallery a picture may be named as in a search, and the gallery's model looks at it."""
+Prints nouns for what images show, as specific as is certain. With --gallery, images may be named as
+in a search, and the model of the gallery is used."""
 EXAMPLES: Final = ("andornot describe photo.jpg", "andornot describe 17 beach.jpg --gallery g/")
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Which pictures."""
-    parser.add_argument("pictures", metavar="FILE", nargs="+", help="picture files, or pictures of the gallery")
-    parser.add_argument("--gallery", type=Path, help="folder of a gallery (default: none, the model of new galleries)")
+    """Add the images and the gallery."""
+    parser.add_argument("images", metavar="FILE", nargs="+", help="image files, or images of the gallery")
+    add_gallery(parser, required=False, also=" (default: none, the model of new galleries)")
     add_json(parser, "the words")
 
 
 def run(options: Namespace) -> None:
-    """Describes each picture on a line."""
-    described = _described(options.pictures, options.gallery)
+    """Print the words of each image on a line."""
+    described = _described(options.images, options.gallery, storage_options(options))
     if options.json:
         found = {
-            picture: [{"word": noun.word, "probability": noun.probability} for noun in shown]
-            for picture, shown in described.items()
+            image: [{"word": noun.word, "probability": noun.probability} for noun in shown]
+            for image, shown in described.items()
         }
         print(json.dumps(found))
         return
-    for picture, shown in described.items():
-        words = ", ".join(f"{noun.word} ({noun.probability:.2f})" for noun in shown) or "nothing that can be named"
-        print(f"{printable(picture)}: {words}" if len(described) > 1 else words)
+    for image, shown in described.items():
+        words = ", ".join(f"{noun.word} ({noun.probability:.2f})" for noun in shown) or "no known thing"
+        print(f"{printable(image)}: {words}" if len(described) > 1 else words)
 
 
-def _described(pictures: list[str], folder: Path | None) -> dict[str, list[Shown]]:
-    from ..gallery.gallery import Gallery, own_model
+def _described(images: list[str], address: str | None, storage: dict[str, str]) -> dict[str, list[ShownNoun]]:
+    from ..gallery.creating import own_model
+    from ..gallery.gallery import Gallery
     from ..ssl import load_recipe
-    from ..words import describe_pictures, words_of
+    from ..words import describe_images, vocabulary_for
 
-    if folder is not None:
-        gallery = Gallery.open(folder)
-        return {picture: gallery.describe(picture) for picture in pictures}
+    if address is not None:
+        gallery = Gallery.open(address, storage_options=storage)
+        return {image: gallery.describe(image) for image in images}
     model = own_model(load_recipe("photos"))
-    return dict(zip(pictures, describe_pictures(model, words_of(model), list(map(Path, pictures))), strict=True))
+    return dict(zip(images, describe_images(model, vocabulary_for(model), list(map(Path, images))), strict=True))

@@ -1,4 +1,4 @@
-"""`andornot evaluate`: which measurements of one model there are. Their options are those of the library."""
+"""`andornot evaluate`: evaluations of one model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ..evaluate.errors import EvaluationError
 from .options import Help, add_argument_of, add_device, add_json, examples
 
-DESCRIPTION: Final = "Measures one model, and writes result.json and report.html into the output folder."
+DESCRIPTION: Final = "Evaluate one model, and write result.json and report.html to the output folder."
 EXAMPLES: Final = (
     "andornot evaluate knn --model model/ --data digits -o knn/",
     "andornot evaluate operability --model model/ --data voc:/data/VOCdevkit -o out/",
@@ -18,27 +18,27 @@ EXAMPLES: Final = (
 
 
 class Evaluation(NamedTuple):
-    """What a measurement is, and pictures to try it on."""
+    """Help text of an evaluation, and a data source for its example."""
 
     help: str
     example: str
 
 
 EVALUATIONS: Final = {
-    "knn": Evaluation("accuracy of a vote of the nearest neighbours, without training anything", "digits"),
+    "knn": Evaluation("accuracy of a k-nearest-neighbour vote, without training", "digits"),
     "linear": Evaluation("accuracy of a linear layer on the frozen backbone (Table 1)", "cifar10:/data/cifar10"),
     "multilabel": Evaluation(
         "mean average precision of a linear layer on the frozen backbone (Table 2)", "voc:/data/VOCdevkit"
     ),
-    "degrees": Evaluation("what the features stand for: pictures, classes, objects (Sec. V-D)", "voc:/data/VOCdevkit"),
-    "operability": Evaluation("whether OR, AND and NOT find what they should (Sec. V-E)", "digits"),
-    "words": Evaluation("whether the names of classes find their pictures", "voc:/data/VOCdevkit"),
+    "degrees": Evaluation("what features stand for: images, classes, objects (Sec. V-D)", "voc:/data/VOCdevkit"),
+    "operability": Evaluation("retrieval with OR, AND and NOT (Sec. V-E)", "digits"),
+    "words": Evaluation("class names as queries", "voc:/data/VOCdevkit"),
 }
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """A command of its own for each measurement."""
-    kinds = parser.add_subparsers(title="measurements", metavar="WHAT", required=True, parser_class=_MeasurementParser)
+    """Add a subcommand for each evaluation."""
+    kinds = parser.add_subparsers(title="evaluations", metavar="WHAT", required=True, parser_class=_EvaluationParser)
     for name, evaluation in EVALUATIONS.items():
         kind = kinds.add_parser(
             name,
@@ -51,36 +51,36 @@ def add_options(parser: ArgumentParser) -> None:
         kind.set_defaults(evaluation=name)
 
 
-class _MeasurementParser(ArgumentParser):
-    """Learns its options when it is called: their defaults are the library's, and that loads torch."""
+class _EvaluationParser(ArgumentParser):
+    """Adds its options when it is called: their defaults are those of the library, which loads torch."""
 
     def parse_known_args(self, *arguments: Any) -> Any:  # type: ignore[override]
-        """As argparse has it."""
-        from ..evaluate.experiments.protocol import Protocol
-        from .measurements import MEASUREMENTS
+        """Add the options, then parse."""
+        from ..evaluate.experiments.config import RetrievalConfig
+        from .measurements import RUNNERS
 
         self.add_argument("--model", type=Path, required=True, help="folder of the model")
-        self.add_argument("--data", required=True, metavar="SOURCE", help="labelled pictures, as for pretrain")
+        self.add_argument("--data", required=True, metavar="SOURCE", help="labelled images, as for pretrain")
         self.add_argument("-o", "--output", type=Path, required=True, help="folder for result.json and report.html")
-        add_argument_of(Protocol, self, "--seed", "of everything that is drawn")
+        add_argument_of(RetrievalConfig, self, "--seed", "random seed")
         add_device(self)
-        add_json(self, "the figures")
-        MEASUREMENTS[self.get_default("evaluation")].add_options(self)
+        add_json(self, "the metrics")
+        RUNNERS[self.get_default("evaluation")].add_options(self)
         return super().parse_known_args(*arguments)
 
 
 def run(options: Namespace) -> None:
-    """Measures, writes `result.json` and `report.html`, and prints what came of it."""
+    """Evaluate, write `result.json` and `report.html`, and print a summary."""
     from ..evaluate.experiments.sets import attribution
     from ..evaluate.report.writing import write_outcome
     from ..model import Model
     from .experiment import print_outcome
-    from .measurements import MEASUREMENTS
+    from .measurements import RUNNERS
 
     if not 0 <= options.seed < 2**63:
         raise EvaluationError(f"--seed {options.seed}: it must be 0 or more, and below 2^63")
     start = time.perf_counter()
-    outcome = MEASUREMENTS[options.evaluation].measure(Model.load(options.model).to(options.device), options)
+    outcome = RUNNERS[options.evaluation].evaluate(Model.load(options.model).to(options.device), options)
     settings = {
         key: value for key, value in vars(options).items() if key not in ("run", "evaluation", "json", "output")
     }

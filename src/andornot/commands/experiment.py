@@ -1,4 +1,4 @@
-"""What `evaluate` and `reproduce` share: the numbers of a retrieval, and how an outcome is printed."""
+"""Shared by `evaluate` and `reproduce`: options of the retrieval task, and printing of an outcome."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..evaluate.experiments.protocol import Protocol, option_of
+from ..evaluate.experiments.config import RetrievalConfig, option_name
 from .options import default_of
 
 if TYPE_CHECKING:
     from ..evaluate.report.outcome import Outcome
 
-# The numbers of a `Protocol`; `{}` is what it is by default.
+# Fields of `RetrievalConfig`; `{}` is the default.
 _NUMBERS: Final = {
-    "pictures": "query pictures of a class or pair (the paper: {})",
+    "images_per_class": "query images of each class and pair (the paper: {})",
     "top": "hits that count (the paper: {})",
-    "gallery": "pictures searched of each class, 0 for all (the paper: {}; sets with one class each: all)",
-    "enough": "pictures with no other class, that a class needs (the paper: {})",
-    "fewest": "pictures with exactly two classes, that a pair needs (default: {})",
+    "gallery": "gallery images of each class, 0 for all (the paper: {}; sets with one class per image: all)",
+    "min_per_class": "images showing only this class that a class needs to take part (the paper: {})",
+    "min_per_pair": "images showing exactly both classes that a pair needs to take part (default: {})",
 }
 
 
-def add_protocol(parser: ArgumentParser | _ArgumentGroup) -> None:
-    """The numbers of a retrieval; without one it is the paper's for `evaluate`, that of the scale for `reproduce`."""
+def add_retrieval_options(parser: ArgumentParser | _ArgumentGroup) -> None:
+    """Add the options of the retrieval task; the defaults are the paper's or those of the scale."""
     for name, meaning in _NUMBERS.items():
-        help_text = meaning.format(default_of(Protocol, name))
-        parser.add_argument(option_of(name), dest=name, type=int, metavar="N", help=help_text)
+        help_text = meaning.format(default_of(RetrievalConfig, name))
+        parser.add_argument(option_name(name), dest=name, type=int, metavar="N", help=help_text)
 
 
-def protocol_changes(options: Namespace) -> dict[str, int]:
-    """The numbers of a retrieval that were given."""
+def retrieval_changes(options: Namespace) -> dict[str, int]:
+    """Return the options of the retrieval task that were given."""
     return {name: number for name in _NUMBERS if (number := getattr(options, name)) is not None}
 
 
 def print_outcome(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
-    """The figures for programs, or a summary and where the report is."""
-    from ..evaluate.report.writing import REPORT, plain
+    """Print the metrics as JSON, or a summary and the path of the report."""
+    from ..evaluate.report.writing import REPORT, to_json_data
 
     if as_json:
-        print(json.dumps(plain(outcome.figures)))
+        print(json.dumps(to_json_data(outcome.metrics)))
     else:
         if outcome.verdict:
             print(outcome.verdict)
-        print(f"{outcome.summary}\nThe report is in {folder / REPORT}")
+        print(f"{outcome.summary}\nReport: {folder / REPORT}")

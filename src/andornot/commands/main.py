@@ -1,4 +1,4 @@
-"""`andornot …`: parses, calls, prints. A user's mistake is one clear line and exit code 2."""
+"""The `andornot` command. Mistakes of the user get one clear line and exit code 2."""
 
 import gc
 import os
@@ -11,53 +11,54 @@ from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from ..errors import AndornotError, Stopped
+from ..memory import is_out_of_memory
 from ..progress import lines
 from ..version import __version__
+from .openmp import configure_openmp
 from .options import Help, examples
-from .sharing import share_processors
 
-# To import torch makes half a million objects that stay: to look through them for garbage again and again takes 0.3 s.
+# Importing torch creates half a million permanent objects; scanning them for garbage repeatedly takes 0.3 s.
 _OBJECTS_BEFORE_COLLECTION: Final = 100_000
 
-# Each is a module beside this one. What most people need comes first.
+# Each is a module of this package.
 COMMANDS: Final = {
-    "index": "make a gallery of folders of pictures, or bring it up to date",
-    "search": "find the pictures of a gallery that fit a formula best",
-    "serve": "open a gallery as a page in the browser",
-    "define": "give a formula a name of your own, kept in a gallery",
-    "describe": "say in words what a picture shows",
-    "demo": "the main job on embedded data, in a few minutes",
-    "pretrain": "make a model of pictures, with no labels of yours",
-    "evaluate": "measure a model on labelled pictures",
-    "reproduce": "repeat an experiment of the paper",
+    "index": "create or update a gallery of images",
+    "search": "search a gallery with a formula",
+    "serve": "open a gallery in the browser",
+    "define": "define a name for a formula",
+    "describe": "tag an image",
+    "demo": "end-to-end demo on bundled data",
+    "pretrain": "train or calibrate a model without labels",
+    "evaluate": "measure a model on labelled images",
+    "reproduce": "reproduce an experiment of the paper",
 }
 
 
 class Command(Protocol):
-    """What the module of a command has."""
+    """The interface of a command's module."""
 
     DESCRIPTION: str
     EXAMPLES: tuple[str, ...]
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """Says what may be typed."""
+        """Add the options of the command."""
 
     def run(self, options: Namespace) -> None:
-        """Does it, and prints what came of it. `options.command` is the whole line, for results to quote."""
+        """Run the command and print its results. `options.command` is the whole command line."""
 
 
 class _Parser(ArgumentParser):
-    """Says what is wrong in one line, which the usage of all options would push out of sight."""
+    """A parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
+    """Run a command and return its exit code: 0 done, 2 wrong usage or input, 130 stopped."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     warnings.showwarning = _show_warning
-    share_processors()
+    configure_openmp()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     try:
         try:
@@ -70,11 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with lines():
                 options.run(options)
         finally:
-            sys.stdout.flush()  # a pipe that nobody reads any more is met here, and not by the interpreter as it ends
+            sys.stdout.flush()  # so that a closed pipe raises here, not when the interpreter exits
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:
-        # Whoever read the output has seen enough, as `head` does; what is left to write goes nowhere.
+        # The reader, such as `head`, has closed the pipe: discard the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -84,15 +85,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(stopped), 130)
     except AndornotError as error:
         return _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or ["it could not be allocated"])[0]
+        return _fail(f"not enough memory: {reason}")
     return 0
 
 
 def make_parser(arguments: Sequence[str]) -> ArgumentParser:
-    """Knows the names of all commands, and the options of the one that is called: some take seconds to import."""
+    """Return a parser with all commands, and the options of the one that is called: some take seconds to import."""
     parser = _Parser(
         prog="andornot",
-        description="Find pictures with AND, OR and NOT, by example and by word; and compute with pictures.",
-        epilog="andornot COMMAND --help says more about one.",
+        description="Find images with AND, OR and NOT, by example and by word.",
+        epilog="See andornot COMMAND --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"andornot {__version__}")

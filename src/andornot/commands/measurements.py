@@ -1,4 +1,4 @@
-"""The measurements of one model: the options of each, which are the library's, and its run."""
+"""Options and functions of the evaluations. Apart from `evaluate`, because it loads torch."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -6,106 +6,106 @@ from typing import Final, NamedTuple
 
 from ..data import open_images
 from ..evaluate.errors import EvaluationError
-from ..evaluate.experiments.degrees import degrees_outcome
-from ..evaluate.experiments.knn import knn_outcome
-from ..evaluate.experiments.linear import LinearSettings, linear_outcome
-from ..evaluate.experiments.multilabel import MultilabelSettings, multilabel_outcome
-from ..evaluate.experiments.probing import READS
-from ..evaluate.experiments.protocol import Protocol, make_protocol
-from ..evaluate.experiments.retrieval_report import operability_outcome
+from ..evaluate.experiments.config import RetrievalConfig, change_config
+from ..evaluate.experiments.degrees import evaluate_degrees
+from ..evaluate.experiments.knn import evaluate_knn
+from ..evaluate.experiments.linear import LinearConfig, evaluate_linear
+from ..evaluate.experiments.multilabel import MultilabelConfig, evaluate_multilabel
+from ..evaluate.experiments.probing import PROBE_INPUTS
+from ..evaluate.experiments.retrieval_report import evaluate_operability
 from ..evaluate.experiments.sets import gallery_and_queries, train_and_test
-from ..evaluate.experiments.words import words_outcome
-from ..evaluate.metrics.average_precision import VARIANTS
+from ..evaluate.experiments.words import evaluate_words
+from ..evaluate.metrics.ranking import VARIANTS
 from ..evaluate.report.outcome import Outcome
 from ..model import Model
-from .experiment import add_protocol, protocol_changes
+from .experiment import add_retrieval_options, retrieval_changes
 from .options import add_argument_of
 
 
-class Measurement(NamedTuple):
-    """Its own options, and its run."""
+class EvaluationRunner(NamedTuple):
+    """Options of an evaluation, and the function that runs it."""
 
     add_options: Callable[[ArgumentParser], None]
-    measure: Callable[[Model, Namespace], Outcome]
+    evaluate: Callable[[Model, Namespace], Outcome]
 
 
 def _add_knn(parser: ArgumentParser) -> None:
-    add_argument_of(knn_outcome, parser, "-k", "neighbours")
-    add_argument_of(knn_outcome, parser, "--temperature", "of the vote exp(cosine / T)")
+    add_argument_of(evaluate_knn, parser, "-k", "number of neighbours")
+    add_argument_of(evaluate_knn, parser, "--temperature", "temperature T of the vote exp(cosine / T)")
 
 
 def _knn(model: Model, options: Namespace) -> Outcome:
-    return knn_outcome(model, *train_and_test(options.data), k=options.k, temperature=options.temperature)
+    return evaluate_knn(model, *train_and_test(options.data), k=options.k, temperature=options.temperature)
 
 
 def _add_linear(parser: ArgumentParser) -> None:
-    _add_layer(LinearSettings, parser)
+    _add_probe_options(LinearConfig, parser)
 
 
 def _linear(model: Model, options: Namespace) -> Outcome:
-    settings = LinearSettings(epochs=options.epochs, cached=options.cached, reads=options.reads, seed=options.seed)
-    return linear_outcome(model, *train_and_test(options.data), settings)
+    config = LinearConfig(
+        epochs=options.epochs, cached=options.cached, probe_input=options.probe_input, seed=options.seed
+    )
+    return evaluate_linear(model, *train_and_test(options.data), config)
 
 
 def _add_multilabel(parser: ArgumentParser) -> None:
-    _add_layer(MultilabelSettings, parser)
+    _add_probe_options(MultilabelConfig, parser)
+    add_argument_of(MultilabelConfig, parser, "--cached-views", "with --cached: crops per image", metavar="V")
     add_argument_of(
-        MultilabelSettings, parser, "--cached-views", "with --cached: crops kept of each picture", metavar="V"
+        MultilabelConfig, parser, "--ap", "variant of average precision", argument="variant", choices=VARIANTS
     )
-    add_argument_of(MultilabelSettings, parser, "--ap", "which average precision", argument="variant", choices=VARIANTS)
 
 
 def _multilabel(model: Model, options: Namespace) -> Outcome:
-    settings = MultilabelSettings(
+    config = MultilabelConfig(
         epochs=options.epochs,
         cached=options.cached,
         cached_views=options.cached_views,
         variant=options.ap,
-        reads=options.reads,
+        probe_input=options.probe_input,
         seed=options.seed,
     )
-    return multilabel_outcome(model, *train_and_test(options.data), settings)
+    return evaluate_multilabel(model, *train_and_test(options.data), config)
 
 
-def _add_layer(settings: type[LinearSettings | MultilabelSettings], parser: ArgumentParser) -> None:
-    add_argument_of(settings, parser, "--epochs", "of the linear layer")
-    add_argument_of(settings, parser, "--cached", "compute features once, without augmentation: quick on a CPU")
+def _add_probe_options(config: type[LinearConfig | MultilabelConfig], parser: ArgumentParser) -> None:
+    add_argument_of(config, parser, "--epochs", "epochs of the linear layer")
+    add_argument_of(config, parser, "--cached", "compute inputs once, without augmentation: quick on a CPU")
     add_argument_of(
-        settings,
+        config,
         parser,
-        "--reads",
-        "what the layer reads: the backbone's features, as in the paper, or possession degrees",
-        choices=READS,
+        "--probe-input",
+        "input of the linear layer: the backbone's activations, as in the paper, or possession degrees",
+        choices=PROBE_INPUTS,
     )
 
 
 def _add_degrees(parser: ArgumentParser) -> None:
-    add_argument_of(degrees_outcome, parser, "--top", "pictures shown of each feature")
-    add_argument_of(degrees_outcome, parser, "--features", "features shown")
+    add_argument_of(evaluate_degrees, parser, "--top", "images shown for each feature")
+    add_argument_of(evaluate_degrees, parser, "--features", "features shown")
 
 
 def _degrees(model: Model, options: Namespace) -> Outcome:
-    return degrees_outcome(
+    return evaluate_degrees(
         model, open_images(options.data), top=options.top, features=options.features, seed=options.seed
     )
 
 
 def _operability(model: Model, options: Namespace) -> Outcome:
-    protocol = make_protocol(Protocol(seed=options.seed), protocol_changes(options))
-    return operability_outcome(model, *gallery_and_queries(options.data), protocol)
+    config = change_config(RetrievalConfig(seed=options.seed), retrieval_changes(options))
+    return evaluate_operability(model, *gallery_and_queries(options.data), config)
 
 
 def _add_words(parser: ArgumentParser) -> None:
-    add_argument_of(words_outcome, parser, "--top", "hits that count")
-    add_argument_of(
-        words_outcome, parser, "--draws", "times that example pictures are drawn, to compare words with them"
-    )
+    add_argument_of(evaluate_words, parser, "--top", "hits that count")
+    add_argument_of(evaluate_words, parser, "--draws", "draws of example images to compare words with")
     parser.add_argument(
         "--word",
         action="append",
         default=[],
         metavar="CLASS=WORD",
-        help="ask for a class with this word instead of its name; may be repeated",
+        help="use this word for a class instead of its name; may be repeated",
     )
 
 
@@ -116,7 +116,7 @@ def _words(model: Model, options: Namespace) -> Outcome:
         if not equals or not name:
             raise EvaluationError(f"--word {given}: it must be CLASS=WORD, as in --word tvmonitor=television")
         spellings[name] = word
-    return words_outcome(
+    return evaluate_words(
         model,
         open_images(options.data),
         top=options.top,
@@ -126,11 +126,11 @@ def _words(model: Model, options: Namespace) -> Outcome:
     )
 
 
-MEASUREMENTS: Final = {
-    "knn": Measurement(_add_knn, _knn),
-    "linear": Measurement(_add_linear, _linear),
-    "multilabel": Measurement(_add_multilabel, _multilabel),
-    "degrees": Measurement(_add_degrees, _degrees),
-    "operability": Measurement(add_protocol, _operability),
-    "words": Measurement(_add_words, _words),
+RUNNERS: Final = {
+    "knn": EvaluationRunner(_add_knn, _knn),
+    "linear": EvaluationRunner(_add_linear, _linear),
+    "multilabel": EvaluationRunner(_add_multilabel, _multilabel),
+    "degrees": EvaluationRunner(_add_degrees, _degrees),
+    "operability": EvaluationRunner(add_retrieval_options, _operability),
+    "words": EvaluationRunner(_add_words, _words),
 }

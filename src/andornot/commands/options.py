@@ -1,14 +1,15 @@
-"""Options that several commands have, and options whose default stands in the library alone."""
+"""Options of several commands, and options with the defaults of library functions."""
 
-from argparse import ArgumentParser, HelpFormatter, _ArgumentGroup
+from argparse import ArgumentParser, HelpFormatter, Namespace, _ArgumentGroup
 from collections.abc import Callable
 from inspect import signature
-from pathlib import Path
 from typing import Any
+
+from ..errors import AndornotError
 
 
 def default_of(function: Callable[..., Any], argument: str) -> Any:
-    """What an argument is unless it is given; of a function, or of a dataclass."""
+    """Return the default of an argument of a function or dataclass."""
     return signature(function).parameters[argument].default
 
 
@@ -21,7 +22,7 @@ def add_argument_of(
     argument: str | None = None,
     **how: Any,
 ) -> None:
-    """An option for an argument of a function or dataclass, by default of the same name: its type and default are its.
+    """Add an option for an argument of a function or dataclass, with its type and default.
 
     >>> parser = ArgumentParser()
     >>> add_argument_of(lambda *, top=10: ..., parser, "--top", "how many")
@@ -36,7 +37,7 @@ def add_argument_of(
 
 
 class Help(HelpFormatter):
-    """Prose is as wide as the terminal; what is indented, a list or commands to copy, stands as it is."""
+    """Wrap prose to the width of the terminal, and keep indented lines as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(
@@ -50,48 +51,61 @@ def _is_laid_out(paragraph: str) -> bool:
 
 
 def examples(*commands: str) -> str:
-    """What the help of a command ends with."""
+    """Return the examples at the end of a command's help."""
     return "\n  ".join([f"example{'s' * (len(commands) > 1)}:", *commands])
 
 
-def add_gallery(parser: ArgumentParser, *, may_be_remote: bool = False) -> None:
-    """The gallery that a command works on."""
-    also = ", or milvus://host:port/collection where `index` has put it" if may_be_remote else ""
-    kind = _place if may_be_remote else Path
-    parser.add_argument("--gallery", type=kind, required=True, help=f"folder of the gallery{also}")
-
-
-def _place(text: str) -> Path | str:
-    """A folder, or an address, in which a Path would lose a slash."""
-    return text if text.startswith("milvus:") else Path(text)
-
-
-def add_engine(parser: ArgumentParser) -> None:
-    """What finds the pictures of a gallery."""
+def add_gallery(parser: ArgumentParser, *, required: bool = True, also: str = "") -> None:
+    """Add the gallery that a command works on, and the settings of its storage."""
     parser.add_argument(
-        "--engine",
-        default="auto",
-        metavar="ENGINE",
-        help="what finds the pictures: auto, exact, faiss or milvus://host:port/collection (default: %(default)s)",
+        "--gallery", required=required, help=f"folder of the gallery, or s3://, gs:// or az://bucket/gallery{also}"
+    )
+    parser.add_argument(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="setting of the object store, such as aws_region=eu-west-1 (default: the usual environment variables)",
+    )
+
+
+def storage_options(options: Namespace) -> dict[str, str]:
+    """Return the settings of the gallery's storage; an AndornotError for one that is no KEY=VALUE."""
+    found = {}
+    for text in options.storage_option:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise AndornotError(f'"{text}" is not a storage option: write KEY=VALUE')
+        found[key] = value
+    return found
+
+
+def add_cluster(parser: ArgumentParser, what: str) -> None:
+    """Add the Ray cluster that does the work."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help=f"{what} on a Ray cluster: ray://host:port; local, processes of this machine; or auto, the cluster that "
+        "RAY_ADDRESS names, else local",
     )
 
 
 def add_device(parser: ArgumentParser) -> None:
-    """Where a model computes."""
+    """Add the device of the model."""
     parser.add_argument(
         "--device",
         default="cpu",
-        help="where the network computes: cpu, cuda, cuda:1 or mps (default: %(default)s)",
+        help="device: cpu, cuda, cuda:1 or mps (default: %(default)s)",
     )
 
 
 def add_json(parser: ArgumentParser, what: str) -> None:
-    """The answer as JSON."""
-    parser.add_argument("--json", action="store_true", help=f"print {what} for programs")
+    """Add an option for JSON output."""
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON")
 
 
 def add_changes(parser: ArgumentParser) -> None:
-    """Changes of a recipe."""
+    """Add changes of a recipe."""
     parser.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )

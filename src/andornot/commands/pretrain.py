@@ -1,4 +1,4 @@
-"""`andornot pretrain`: from pictures to a model."""
+"""`andornot pretrain`: train or calibrate a model."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -10,7 +10,7 @@ from .options import add_changes, add_json
 
 DESCRIPTION: Final = """\
 Makes a model: calibrated on a folder of photos in a minute, or trained as in the paper.
-SOURCE is a folder of pictures, or digits, scenes, mnist:PATH, cifar10:PATH, imagefolder:PATH,
+SOURCE is a folder of images, or digits, scenes, mnist:PATH, cifar10:PATH, imagefolder:PATH,
 voc:PATH, coco:PATH; options follow as ?key=value&key=value."""
 EXAMPLES: Final = (
     "andornot pretrain photos/ -o model/",
@@ -19,27 +19,27 @@ EXAMPLES: Final = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Which pictures, which recipe, and what becomes of a folder that is not empty."""
-    parser.add_argument("source", metavar="SOURCE", help="where the pictures come from")
+    """Add the images, the recipe, and the output folder."""
+    parser.add_argument("source", metavar="SOURCE", help="where the images come from")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the model")
     parser.add_argument("--recipe", help="name or YAML file (default: digits for digits and mnist, else photos)")
     add_changes(parser)
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="go on with the unfinished training in the folder")
+    existing.add_argument("--resume", action="store_true", help="resume from the checkpoint in the folder")
     existing.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
-    parser.add_argument("--strict", action="store_true", help="a picture that cannot be read is an error")
+    parser.add_argument("--strict", action="store_true", help="an image that cannot be read is an error")
     parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
     add_json(parser, "a summary")
 
 
 def run(options: Namespace) -> None:
-    """Makes the model, and says which it is."""
-    from ..data import training_part
+    """Create the model and print a summary."""
+    from ..data import train_split
     from ..pretraining import default_recipe, pretrain
-    from ..ssl.distributed import is_first_process
     from ..ssl.recipe import load_recipe
+    from ..ssl.runtime import is_first_process
 
-    images, test_images = training_part(options.source)
+    images, test_images = train_split(options.source)
     recipe = load_recipe(options.recipe or default_recipe(images.source), options.changes)
     try:
         model = pretrain(
@@ -53,9 +53,9 @@ def run(options: Namespace) -> None:
             tensorboard=options.tensorboard,
         )
     except Stopped as stopped:
-        raise Stopped(f"{stopped}; the same command with --resume goes on") from None
+        raise Stopped(f"{stopped}; rerun with --resume to continue") from None
     if not is_first_process():
         return
-    summary = {"model": str(options.output), "id": model.id, "pictures": len(images)}
+    summary = {"model": str(options.output), "id": model.id, "images": len(images)}
     summary |= {"num_features": model.num_features, "num_values": model.num_values}
-    print(json.dumps(summary) if options.json else f"{model} of {len(images):,} pictures is in {options.output}")
+    print(json.dumps(summary) if options.json else f"{model} of {len(images):,} images is in {options.output}")

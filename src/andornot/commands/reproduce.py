@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from ..errors import Stopped
 from ..evaluate.errors import EvaluationError
-from ..reproduce.catalogue import DEFAULT_SCALE, EVERYTHING, EXPERIMENTS, Scale
-from .experiment import add_protocol, print_outcome, protocol_changes
+from ..reproduce.catalogue import ALL, DEFAULT_SCALE, EXPERIMENTS, Scale
+from .experiment import add_retrieval_options, print_outcome, retrieval_changes
 from .options import add_changes, add_json
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _LISTED: Final = {
     **{name: experiment.help for name, experiment in EXPERIMENTS.items()},
-    EVERYTHING: "all of these, and a page that says what holds",
+    ALL: "all of these, and a page on which claims hold",
 }
 DESCRIPTION: Final = "\n".join(
     [
-        "Trains what an experiment needs, measures it, and writes result.json and report.html into the",
-        "output folder. Stopped, the same command goes on where it was.",
+        "Train the models of an experiment, evaluate them, and write result.json and report.html to the",
+        "output folder. If interrupted, rerun to resume.",
         "",
         *(f"  {name:<21}{summary}" for name, summary in _LISTED.items()),
     ]
@@ -36,40 +36,40 @@ EXAMPLES: Final = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Which experiment, on which pictures, how large."""
-    parser.add_argument("experiment", metavar="EXPERIMENT", choices=list(_LISTED), help="one of those above")
+    """Add the options."""
+    parser.add_argument("experiment", metavar="EXPERIMENT", choices=list(_LISTED), help="see above")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for models, result and report")
     parser.add_argument(
         "--data",
         metavar="SOURCE",
         action="append",
         default=[],
-        help="labelled pictures (default: embedded ones); for all it may be repeated: each goes where it belongs",
+        help="labelled images (default: embedded images); may be repeated for all: each experiment uses what suits it",
     )
-    parser.add_argument("--pretrain-data", metavar="SOURCE", help="pictures to pretrain on (default: those of --data)")
+    parser.add_argument("--pretrain-data", metavar="SOURCE", help="images to pretrain on (default: --data)")
     parser.add_argument(
         "--scale",
         choices=get_args(Scale),
         default=DEFAULT_SCALE,
-        help="small: minutes on two cores; paper: as printed (default: %(default)s)",
+        help="small: minutes on two cores; paper: as in the paper (default: %(default)s)",
     )
     parser.add_argument(
         "--seeds",
         metavar="K",
         action="append",
-        help="trainings of each model, with the seeds 0 to K-1; LABEL=K for one of them, 0 for none (may be repeated)",
+        help="runs of each model, with seeds 0 to K-1; LABEL=K for one model, 0 for none; may be repeated",
     )
     add_changes(parser)
-    add_json(parser, "the figures")
-    add_protocol(parser.add_argument_group("retrieval", "instead of the numbers of the scale"))
+    add_json(parser, "the metrics")
+    add_retrieval_options(parser.add_argument_group("retrieval", "replace the numbers of the scale"))
 
 
 def run(options: Namespace) -> None:
-    """Reproduces one or all, and prints what came of it."""
+    """Reproduce one experiment or all, and print a summary."""
     try:
         outcome = _reproduce(options)
     except Stopped as stopped:
-        raise Stopped(f"{stopped}; the same command goes on") from None
+        raise Stopped(f"{stopped}; rerun to resume") from None
     print_outcome(outcome, options.output, as_json=options.json)
 
 
@@ -81,11 +81,11 @@ def _reproduce(options: Namespace) -> Outcome:
         "scale": options.scale,
         "seeds": options.seeds,
         "changes": options.changes,
-        "protocol": protocol_changes(options),
+        "retrieval": retrieval_changes(options),
         "command": options.command,
     }
-    if options.experiment == EVERYTHING:
+    if options.experiment == ALL:
         return reproduce_all(options.output, data=options.data, **how)
     if len(options.data) > 1:
-        raise EvaluationError(f"--data {options.data[1]}: {options.experiment} takes one source, and has one")
+        raise EvaluationError(f"--data {options.data[1]}: {options.experiment} takes one source")
     return reproduce(options.experiment, options.output, data=next(iter(options.data), None), **how)

@@ -1,4 +1,4 @@
-"""`andornot search`: the pictures of a gallery that are nearest to a formula."""
+"""`andornot search`: search a gallery with a formula."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import printable
 from ..gallery.options import Option, SearchOptions, options_of
-from .options import add_engine, add_gallery, add_json
+from .options import add_gallery, add_json, storage_options
 
 if TYPE_CHECKING:
     from ..gallery import Hit
 
 DESCRIPTION: Final = """\
-A condition says what pictures must show: dog and a.jpg and not b.jpg. A term describes a picture:
-a.jpg | b.jpg has the features of both, a.jpg & b.jpg what they share. A name is a picture of the
-gallery (file name, path, or the number of a former hit), a name that you defined, a word, or else a
-picture file; word:dog and picture:dog insist. Names with spaces or signs go in quotes; the formula
-itself too, for the shell, if it has signs, brackets or quotes."""
+A condition says what images must show: dog and a.jpg and not b.jpg. A term describes an image:
+a.jpg | b.jpg has the features of both, a.jpg & b.jpg what they share. A name is an image of the
+gallery (file name, path, or id), a name you defined, a word, or an image file; word:dog and image:dog
+choose explicitly. Quote names with spaces or operators, and for the shell the whole formula if it
+has operators, brackets or quotes."""
 EXAMPLES: Final = (
     "andornot search dog and not sofa --gallery g/",
     "andornot search 'dog.jpg and sofa.jpg and not person' --gallery g/ --top 10 --sheet hits.png",
@@ -30,15 +30,14 @@ EXAMPLES: Final = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """What to look for, how to compare, which pictures may be found, and how to show them."""
+    """Add the formula, the search options, and the output options."""
     parser.add_argument(
         "formula", metavar="FORMULA", nargs="+", help="such as 'dog and not b.jpg', '(a.jpg | b.jpg) - c.jpg'"
     )
-    add_gallery(parser, may_be_remote=True)
+    add_gallery(parser)
     for option in options_of(SearchOptions):
         _add_option(parser, option)
-    add_engine(parser)
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="draw the pictures of the search")
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="draw the hits into an image file")
     add_json(parser, "the hits")
 
 
@@ -58,19 +57,19 @@ def _add_option(parser: ArgumentParser, option: Option) -> None:
 
 
 def run(options: Namespace) -> None:
-    """Searches once, draws the sheet if one is asked for, and prints the hits."""
+    """Search, draw the contact sheet if asked, and print the hits."""
     from ..gallery import Gallery
 
     if options.sheet is not None:
-        from ..gallery.contact_sheet import check_format
+        from ..contact_sheet import check_format
 
         check_format(options.sheet)
-    gallery = Gallery.open(options.gallery, engine=options.engine)
-    text = " ".join(options.formula)  # without signs it needs no quotes of the shell
+    gallery = Gallery.open(options.gallery, storage_options=storage_options(options))
+    text = " ".join(options.formula)  # a formula of words needs no quotes
     asked, formula = SearchOptions.of(vars(options)), gallery.resolve(text)
     hits = gallery.search(formula, options=asked)
     if options.sheet is not None:
-        from ..gallery.contact_sheet import save_sheet
+        from ..contact_sheet import save_sheet
 
         queries = {name: thing.path for name, thing in formula.named.items() if thing.path}
         score = "truth" if formula.formula.is_condition else options.score
@@ -88,7 +87,7 @@ def _table(hits: Sequence[Hit]) -> Iterator[str]:
     weak = weak_from(hits)
     for number, hit in enumerate(hits):
         if number == weak:
-            yield "       weak matches below: unrelated pictures may reach as much"
+            yield "       weak matches below: may be chance matches"
         yield from _lines(hit)
 
 
@@ -100,13 +99,13 @@ def _lines(hit: Hit) -> Iterator[str]:
     for reason in hit.why:
         shown = ", ".join(printable(Path(path).name) for path in reason.shown_by)
         name = f'"{reason.name}" (feature {reason.feature})' if reason.name else f"feature {reason.feature}"
-        yield f"       {name} gave {reason.contribution:.4f}; most in {shown}"
+        yield f"       {name} contributed {reason.contribution:.4f}; strongest in {shown}"
 
 
 def _nothing_found(asked: SearchOptions) -> str:
     if asked.min_truth:
-        return f"nothing was found with a truth of {asked.min_truth:g} or more"
-    where = asked.where
+        return f"no hits with a truth of at least {asked.min_truth:g}"
+    where = asked.filter
     if where.file_dates or (where.after is None and where.before is None):
-        return "nothing was found"
-    return "nothing was found; --file-dates takes the date of its file for a picture that no camera dated"
+        return "no hits"
+    return "no hits; --file-dates uses the file date if EXIF has none"

@@ -1,4 +1,4 @@
-"""`andornot serve`: a gallery as a page in the browser."""
+"""`andornot serve`: open a gallery in the browser."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from ..web.serve import DEFAULT_PORT, serve
-from .options import add_argument_of, add_engine, add_gallery
+from .options import add_argument_of, add_cluster, add_gallery, storage_options
 
 if TYPE_CHECKING:
     from ..gallery import Gallery
 
 DESCRIPTION: Final = """\
-Serves a page to search a gallery by clicking, and the same as an HTTP API, until Ctrl-C.
-Only this machine can reach it, unless --host says so; then the printed address has a token in it."""
-EXAMPLES: Final = ("andornot serve --gallery g/ --open", "andornot serve --gallery g/ --host 0.0.0.0")
+Serves a page and an HTTP API to search a gallery, until Ctrl-C. Only this machine can reach it,
+unless --host is given; then the printed address contains a token."""
+EXAMPLES: Final = (
+    "andornot serve --gallery g/ --open",
+    "andornot serve --gallery g/ --host 0.0.0.0",
+    "andornot serve --gallery s3://bucket/g --cluster ray://head:10001 --shards 8",
+)
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Which gallery, where, and who may see what."""
-    add_gallery(parser, may_be_remote=True)
+    """Add the gallery, the address, and access options."""
+    add_gallery(parser)
     add_argument_of(serve, parser, "--host", "address to listen at")
     parser.add_argument(
         "--port", type=int, help=f"port to listen at (default: {DEFAULT_PORT}, or the next that is free)"
     )
-    parser.add_argument("--no-auth", action="store_true", help="no token: whoever reaches the address may look")
-    parser.add_argument("--no-paths", action="store_true", help="do not say where pictures are, as for other hosts")
+    parser.add_argument("--no-auth", action="store_true", help="disable authentication")
+    parser.add_argument("--no-paths", action="store_true", help="hide file paths")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    add_engine(parser)
+    add_cluster(parser, "search")
+    parser.add_argument(
+        "--shards", type=int, metavar="N", help="processes of the cluster that hold the gallery (default: one per CPU)"
+    )
 
 
 def run(options: Namespace) -> None:
-    """Serves until it is stopped, and prints the address."""
+    """Serve until stopped, and print the address."""
 
     def tell(gallery: Gallery, address: str) -> None:
-        print(f"{gallery.folder.name} is at {address}  (Ctrl-C stops)", flush=True)
+        print(f"{gallery.name} is at {address}  (Ctrl-C stops)", flush=True)
         if options.open:
             webbrowser.open(address)
 
@@ -43,8 +50,10 @@ def run(options: Namespace) -> None:
         options.gallery,
         host=options.host,
         port=options.port,
-        engine=options.engine,
+        storage_options=storage_options(options),
+        cluster=options.cluster,
+        shards=options.shards,
         needs_token=not options.no_auth,
-        tells_paths=not options.no_paths,
+        show_paths=not options.no_paths,
         ready=tell,
     )

@@ -1,11 +1,11 @@
-"""Where pictures come from: one `ImageSet`, many sources."""
+"""Data sets of images: one class, `ImageSet`, and many sources."""
 
 from .decoding import decode
 from .errors import BrokenImageError, DataError
 from .imageset import Box, ImageSet
-from .parts import Parts, training_part
-from .pictures import Pictures
+from .resized import ResizedImages
 from .sources import SOURCES, open_images, scenes, source_of
+from .splits import Splits, train_split
 
 __all__ = [
     "SOURCES",
@@ -13,11 +13,11 @@ __all__ = [
     "BrokenImageError",
     "DataError",
     "ImageSet",
-    "Parts",
-    "Pictures",
+    "ResizedImages",
+    "Splits",
     "decode",
     "open_images",
     "scenes",
     "source_of",
-    "training_part",
+    "train_split",
 ]

@@ -1,4 +1,4 @@
-"""Resized pictures on disk, for sets larger than memory: one folder an entry, complete or not there at all.
+"""Disk cache of resized images, for data sets larger than memory: one folder per entry, written atomically.
 
 An entry is written under another name by one process at a time, and renamed when it is whole; a killed write
 leaves a folder that nobody reads and that the next writer removes. The least recently used entries make room.
@@ -18,12 +18,12 @@ from filelock import FileLock, Timeout
 from .errors import BrokenImageError
 
 _FORMAT: Final = 1
-_DONE, _UNDER_WAY, _LOCK = ".pictures", ".part", ".lock"
+_DONE, _UNDER_WAY, _LOCK = ".images", ".part", ".lock"
 _PIXELS, _INDEX = "pixels.uint8", "index.json"
 
 
 class Entry(NamedTuple):
-    """What the cache holds of a set: the readable pictures (n, C, size, size), None if there
+    """What the cache holds of a set: the readable images (n, C, size, size), None if there
     are none, and (position, reason) of the others.
     """
 
@@ -41,7 +41,7 @@ class DiskCache:
     def get_or_write(
         self, key: str, shape: tuple[int, ...], count: int, rows: Iterable[np.ndarray | BrokenImageError]
     ) -> Entry:
-        """The entry of that key, else one made of `rows`, each a uint8 array of that shape or the error in its place.
+        """Return the entry of a key; if there is none, write it from `rows`, each a uint8 array of `shape` or an error.
 
         Raises an OSError where the folder cannot be written or the disk is full. Another process that is writing the
         same entry is waited for.
@@ -99,7 +99,7 @@ class DiskCache:
             raise
 
     def _make_room(self, needed: int, key: str) -> None:
-        """Removes what killed writers left, and the entries used longest ago, until `needed` bytes fit the limit."""
+        """Remove unfinished entries and the least recently used ones until `needed` bytes fit the limit."""
         for part in self._entries(_UNDER_WAY):
             if part.name != f"{key}{_UNDER_WAY}":
                 with suppress(Timeout), FileLock(part.with_suffix(_LOCK), timeout=0):
@@ -118,12 +118,12 @@ class DiskCache:
             raise OSError(0, f"{needed / 2**30:.1f} GiB are needed, and the disk has less")
 
     def _entries(self, ending: str) -> list[Path]:
-        """Folders with that ending, and nothing in them but what an entry has: all else is somebody's own."""
+        """Return the folders with that ending that contain only files of an entry; others are not ours."""
         return [folder for folder in self.folder.glob(f"*{ending}") if _is_entry(folder)]
 
 
 def default_cache_folder() -> Path:
-    """`$ANDORNOT_CACHE`, else `andornot` in the user's cache folder."""
+    """Return `$ANDORNOT_CACHE`, or `andornot` in the user's cache folder."""
     chosen = os.environ.get("ANDORNOT_CACHE")
     if chosen:
         return Path(chosen)

@@ -1,6 +1,6 @@
-"""From a file to a picture: upright, 8 bits, RGB or grey, whatever the file's own mode, or a BrokenImageError.
+"""From a file to an image: upright, 8 bits, RGB or grey, whatever the file's own mode, or a BrokenImageError.
 
-Transparent pictures are laid over white. 16-bit pictures are scaled to 8 bits, not cut. What a picture takes while it
+Transparent images are laid over white. 16-bit images are scaled to 8 bits, not cut. What an image takes while it
 is decoded is known beforehand: too large a one is refused, and threads wait for each other.
 """
 
@@ -12,18 +12,22 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import BinaryIO, Final, NamedTuple
 
-import numpy as np
-import torch
 from PIL import Image, UnidentifiedImageError
-from torch import Tensor
 
 from ..files import open_regular
-from .converting import plain, reduction
-from .errors import BrokenImageError
+from .converting import reduction, to_rgb
+from .decode_budget import (
+    MAX_BYTES,
+    TooLargeError,
+    budget,
+    bytes_per_pixel,
+    check_icon,
+    coefficient_bytes,
+    loading_bytes,
+)
+from .errors import BrokenImageCode, BrokenImageError
 from .exif import find_late_notes, taken_at, turn_of, upright_size
-from .formats import UnsupportedError, formats_of
-from .memory import MAX_BYTES, TooLargeError, budget, bytes_per_pixel, check_icon, coefficient_bytes, loading_bytes
-from .raw import open_preview
+from .formats import MissingDecoderError, UnsupportedError, formats_of, open_preview
 
 MAX_PIXELS: Final = 200_000_000
 _ON_THE_WAY: Final = 32_000_000
@@ -32,10 +36,14 @@ Source = str | os.PathLike[str] | bytes | BinaryIO
 
 
 class Photograph(NamedTuple):
-    """A decoded picture, and when its camera says that it was taken, in seconds from 1970 on the wall's clock."""
+    """A decoded image, when its camera says that it was taken, in seconds from 1970 of local time, and its full size.
+
+    `size` is the width and the height of the upright image in the file; `image` may be smaller.
+    """
 
     image: Image.Image
     taken: int | None
+    size: tuple[int, int]
 
 
 def decode(
@@ -46,10 +54,10 @@ def decode(
     max_pixels: int = MAX_PIXELS,
     name: str | None = None,
 ) -> Image.Image:
-    """Reads a picture as mode RGB (`channels=3`) or L (`channels=1`), upright: from a path, an open file or its bytes.
+    """Read an image in mode RGB (`channels=3`) or L (`channels=1`), upright: from a path, an open file or bytes.
 
     With `size`, both sides may come out smaller than in the file, but not below twice that size where the file has
-    it: big JPEGs are then decoded several times as fast, and large pictures take less memory. Pictures of more than
+    it: big JPEGs are then decoded several times as fast, and large images take less memory. Images of more than
     `max_pixels` (at most twice `MAX_PIXELS`), or that take more than a gigabyte to decode, are refused before anything
     is decoded. `name` stands in errors in place of the path.
     """
@@ -64,11 +72,11 @@ def read_photograph(
     max_pixels: int = MAX_PIXELS,
     name: str | None = None,
 ) -> Photograph:
-    """`decode`, and when the picture was taken."""
+    """Read an image as `decode` does, with its date and full size."""
     with _broken(source, max_pixels, name), _open(source) as image:
         if image.width * image.height > max_pixels:
             raise Image.DecompressionBombError(f"{image.width} x {image.height}")
-        taken, needed = taken_at(image), coefficient_bytes(image)
+        taken, full_size, needed = taken_at(image), upright_size(image), coefficient_bytes(image)
         if size is not None:
             # Twice the size leaves the final, antialiased resizing enough to work with.
             image.draft(None, (2 * size, 2 * size))
@@ -77,42 +85,40 @@ def read_photograph(
             raise TooLargeError(f"{image.width} x {image.height} pixels take {needed / 1e9:.1f} GB to decode")
         with budget.take(needed + _result_bytes(image, size)):
             image.load()
-            return Photograph(plain(image, channels, size), taken)
+            return Photograph(to_rgb(image, channels, size), taken, full_size)
 
 
 def measure(source: Source) -> tuple[int, int]:
-    """Width and height of a picture as it stands upright; of its pixels nothing is decoded."""
+    """Return width and height of the upright image, without decoding its pixels."""
     with _broken(source, MAX_PIXELS), _open(source) as image:
         return upright_size(image)
 
 
 def is_turned(source: Source) -> bool:
-    """Whether the picture stands upright only by what its camera noted; of its pixels nothing is decoded."""
+    """Return whether EXIF says that the image must be rotated or flipped, without decoding its pixels."""
     with _broken(source, MAX_PIXELS), _open(source) as image:
         return turn_of(image) is not None
 
 
 def read_taken(source: Source) -> int | None:
-    """When the camera says that it took the picture; nothing is decoded."""
+    """Return the date in the image's EXIF data, without decoding its pixels."""
     with _broken(source, MAX_PIXELS), _open(source) as image:
         return taken_at(image)
 
 
-def to_tensor(image: Image.Image) -> Tensor:
-    """A picture of mode L or RGB as a uint8 tensor (1, H, W) or (3, H, W)."""
-    pixels = torch.from_numpy(np.array(image))
-    return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1).contiguous()
-
-
 def _result_bytes(image: Image.Image, size: int | None) -> int:
-    """What the picture takes once it is plain, and once more where it is turned; and on the way there."""
+    """Return the memory for the converted image, twice if it is rotated, and for temporary bands."""
     pixels = image.width * image.height // reduction(image.size, size) ** 2
     return _ON_THE_WAY + pixels * bytes_per_pixel("RGB") * (1 if turn_of(image) is None else 2)
 
 
+class _EmptyFileError(Exception):
+    """A file of 0 bytes."""
+
+
 @contextmanager
 def _open(source: Source) -> Iterator[Image.Image]:
-    """The picture in a file, of which nothing is decoded yet."""
+    """Open the image in a file, without decoding it."""
     with quiet_pillow(), _opened(source) as file:
         check_icon(file)
         formats = formats_of(file)
@@ -123,19 +129,19 @@ def _open(source: Source) -> Iterator[Image.Image]:
 
 @contextmanager
 def _broken(source: Source, max_pixels: int, name: str | None = None) -> Iterator[None]:
-    """Any error as the one of a picture that cannot be read."""
+    """Raise any error as a BrokenImageError."""
     label = name or (os.fspath(source) if isinstance(source, str | os.PathLike) else "<bytes>")
     try:
         yield
     except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
-        raise BrokenImageError(label, _reason(error, max_pixels)) from error
+        raise BrokenImageError(label, *_reason_and_code(error, max_pixels)) from error
 
 
 @contextmanager
 def _opened(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, bytes):
         if not source:
-            raise EOFError("0 bytes")
+            raise _EmptyFileError
         yield BytesIO(source)
         return
     if not isinstance(source, str | os.PathLike):
@@ -143,7 +149,7 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
         return
     with open_regular(source) as file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise EOFError("0 bytes")
+            raise _EmptyFileError
         yield file
 
 
@@ -184,7 +190,7 @@ _quiet: Final = _Quiet()
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Keeps Pillow's warnings about damaged files from the user, in any number of threads."""
+    """Suppress Pillow's warnings about damaged files, in any number of threads."""
     _quiet.enter()
     try:
         yield
@@ -192,20 +198,26 @@ def quiet_pillow() -> Iterator[None]:
         _quiet.leave()
 
 
-def _reason(error: Exception, max_pixels: int) -> str:
+def _reason_and_code(error: Exception, max_pixels: int) -> tuple[str, BrokenImageCode]:
     match error:
         case UnidentifiedImageError():
-            return "not a picture of a known format"
+            return "not an image of a known format", "unknown-format"
         case Image.DecompressionBombError():
-            return f"more than {max_pixels:,} pixels"
+            return f"more than {max_pixels:,} pixels", "too-large"
         case FileNotFoundError():
-            return "no such file"
+            return "no such file", "not-found"
         case PermissionError():
-            return "no permission to read it"
-        case UnsupportedError() | TooLargeError():
-            return str(error)
+            return "no permission to read it", "no-permission"
+        case MissingDecoderError():
+            return str(error), "missing-package"
+        case UnsupportedError():
+            return str(error), "unsupported"
+        case TooLargeError():
+            return str(error), "too-large"
+        case _EmptyFileError():
+            return "0 bytes", "empty-file"
         case MemoryError():
-            return "not enough memory to decode it"
+            return "not enough memory to decode it", "out-of-memory"
         case OSError(strerror=str(reason)):
-            return reason
-    return " ".join(str(error).split())[:200] or type(error).__name__
+            return reason, "damaged"
+    return " ".join(str(error).split())[:200] or type(error).__name__, "damaged"

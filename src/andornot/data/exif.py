@@ -1,4 +1,4 @@
-"""What a camera noted in a picture: how it was held, and when."""
+"""EXIF data: orientation and date."""
 
 from datetime import UTC, datetime
 from typing import BinaryIO, Final
@@ -7,6 +7,7 @@ from PIL import Image
 from PIL.Image import Transpose
 
 ORIENTATION: Final = 0x0112
+_WIDTH, _HEIGHT = 0x0100, 0x0101
 _EXIF_FOLDER, _TAKEN = 0x8769, 0x9003
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _MOST_CHUNKS: Final = 100_000
@@ -26,22 +27,26 @@ _ON_ITS_SIDE: Final = (Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRAN
 
 
 def turn_of(image: Image.Image) -> Transpose | None:
-    """What makes the picture stand upright; None where it does."""
+    """Return the transposition that makes the image upright; None if it is."""
     try:
         return _UPRIGHT.get(_notes(image).get(ORIENTATION, 1))
-    except Exception:  # a damaged note does not make the picture unreadable
+    except Exception:  # a damaged note does not make the image unreadable
         return None
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height of the picture when it stands upright."""
-    return image.size if turn_of(image) not in _ON_ITS_SIDE else (image.height, image.width)
+    """Return width and height of the upright image."""
+    width, height = image.size
+    if image.format == "TIFF":  # Pillow has turned the size already, but not yet the image
+        tags = image.tag_v2  # type: ignore[attr-defined]
+        width, height = tags[_WIDTH], tags[_HEIGHT]
+    return (height, width) if turn_of(image) in _ON_ITS_SIDE else (width, height)
 
 
 def taken_at(image: Image.Image) -> int | None:
-    """When the camera took the picture: seconds from 1970 as the clock on the wall showed them; None if it is silent.
+    """Return the date in the EXIF data, in seconds from 1970 of local time; None if there is none.
 
-    Ask the picture as it was opened: what is made of it has lost its notes.
+    Ask the image as it was opened: what is made of it has lost its notes.
     """
     try:
         text = _notes(image).get_ifd(_EXIF_FOLDER)[_TAKEN]
@@ -51,7 +56,7 @@ def taken_at(image: Image.Image) -> int | None:
 
 
 def find_late_notes(image: Image.Image, file: BinaryIO) -> None:
-    """Looks for the notes of a PNG behind its pixels, where they may be as well."""
+    """Read the EXIF data of a PNG that follows its pixels; Pillow only finds it before them."""
     if image.format != "PNG" or "exif" in image.info:
         return
     place, at = file.tell(), len(_PNG)
@@ -69,11 +74,11 @@ def find_late_notes(image: Image.Image, file: BinaryIO) -> None:
 
 
 def _notes(image: Image.Image) -> Image.Exif:
-    return Image.Image.getexif(image)  # and not that of a PNG, which decodes the picture first
+    return Image.Image.getexif(image)  # and not that of a PNG, which decodes the image first
 
 
 def note(image: Image.Image, orientation: int, taken: datetime | None) -> None:
-    """Adds notes to an opened picture, where it has none of its own."""
+    """Add orientation and date to the EXIF data of an opened image that has none."""
     exif = _notes(image)
     exif.setdefault(ORIENTATION, orientation)
     if taken is not None:

@@ -1,4 +1,4 @@
-"""Which files are pictures: by the endings of their names when folders are looked through, by their bytes when read.
+"""Which files are images: by the endings of their names when folders are looked through, by their bytes when read.
 
 The formats are a fixed list: Pillow would also hand PostScript to another program, which nobody wants of a file out of
 the wild. HEIC and camera RAW need packages of their own, which are loaded when the first such file is met.
@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from typing import Any, BinaryIO, Final
 
 from PIL import Image
+
+from .exif import note
 
 _EXTENSIONS: Final = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -35,7 +38,7 @@ _EXTENSIONS: Final = {
 _VIDEOS: Final = frozenset(
     (".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".3gp", ".3g2", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv")
 )
-# Pictures of a kind that is not read.
+# Images of a kind that is not read.
 _OTHERS: Final = frozenset(
     (".psd", ".psb", ".xcf", ".svg", ".svgz", ".eps", ".ai", ".icns", ".tga", ".dds", ".exr", ".hdr", ".pcx", ".jxl")
 )
@@ -56,27 +59,31 @@ _MOST_FOLDERS: Final = 32
 
 
 class UnsupportedError(Exception):
-    """A file that is something else than a picture, or a picture that needs a package that is not installed."""
+    """A file that is not an image, or an image of a kind that is not supported."""
+
+
+class MissingDecoderError(UnsupportedError):
+    """An image that needs a package that is not installed."""
 
 
 @cache
-def picture_extensions() -> frozenset[str]:
-    """The endings of file names, in lower case, that are taken for pictures."""
+def image_extensions() -> frozenset[str]:
+    """Return the file name extensions of images, in lower case."""
     return frozenset(extension for extensions in _EXTENSIONS.values() for extension in extensions)
 
 
-def taken_for_pictures() -> str:
-    """What to say of a folder in which nothing is: a few endings, and how many more there are."""
+def taken_for_images() -> str:
+    """Return a sentence for a folder without images: some extensions, and how many more there are."""
     few = [_EXTENSIONS[kind][0] for kind in ("JPEG", "PNG", "WEBP", "TIFF", "HEIF")]
-    more = len(picture_extensions()) - len(few)
-    return f"file names that end in {', '.join(few)}, or in one of {more} other ways, are taken for pictures"
+    more = len(image_extensions()) - len(few)
+    return f"file names that end in {', '.join(few)}, or in one of {more} other ways, are taken for images"
 
 
-def is_picture(path: str) -> bool:
-    """Whether a file is taken for a picture: by its ending, or by its first bytes where its name has none."""
+def is_image(path: str) -> bool:
+    """Return whether a file is an image: by its extension, or by its first bytes if it has none."""
     extension = os.path.splitext(path)[1].lower()  # noqa: PTH122 - a Path for each of a million files is slow
     if extension:
-        return extension in picture_extensions()
+        return extension in image_extensions()
     try:
         if not os.path.isfile(path):  # noqa: PTH113 - a pipe would be waited for
             return False
@@ -87,7 +94,7 @@ def is_picture(path: str) -> bool:
 
 
 def kind_not_supported(name: str) -> str | None:
-    """What a file is that shows something and is not read, "video" or its ending; None for anything else.
+    """Return "video" or the extension of a visual file that is not supported; None for anything else.
 
     >>> kind_not_supported("IMG_1.MOV"), kind_not_supported("layers.psd"), kind_not_supported("notes.txt")
     ('video', '.psd', None)
@@ -100,13 +107,13 @@ def kind_not_supported(name: str) -> str | None:
 
 @cache
 def pillow_formats() -> tuple[str, ...]:
-    """What Pillow may take a file for."""
+    """Return the formats that Pillow may detect."""
     Image.init()
     return tuple(name for name in _EXTENSIONS if name in Image.OPEN and name != "HEIF")
 
 
 def formats_of(file: BinaryIO) -> tuple[str, ...]:
-    """The formats that an open file may have: ("RAW",), ("HEIF",), or those of Pillow. It is left at its start."""
+    """Return the possible formats of an open file: ("RAW",), ("HEIF",), or those of Pillow. Rewinds the file."""
     file.seek(0)
     head = file.read(HEAD)
     is_raw = _is_raw(file, head)
@@ -123,15 +130,10 @@ def formats_of(file: BinaryIO) -> tuple[str, ...]:
 
 
 def package(module: str, what: str, extra: str) -> Any:
-    """A package of an extra, loaded now."""
+    """Import a package of an optional extra."""
     if find_spec(module) is None:
-        raise UnsupportedError(f'{what} is not installed: pip install "andornot[{extra}]"')
+        raise MissingDecoderError(f'{what} is not installed: pip install "andornot[{extra}]"')
     return import_module(module)
-
-
-def may_be_installed(reason: str) -> bool:
-    """Whether a picture could not be read for want of a package, which may be there the next time."""
-    return 'pip install "andornot[' in reason
 
 
 def _starts_like_one(head: bytes) -> bool:
@@ -144,7 +146,7 @@ def _starts_like_one(head: bytes) -> bool:
 
 
 def _brands(head: bytes) -> list[bytes]:
-    """What a file in the manner of MP4 says that it is: HEIC, AVIF and most videos are such."""
+    """Return the brands of an ISO media file, such as HEIC, AVIF and most videos."""
     if head[4:8] != b"ftyp":
         return []
     box = head[8 : max(16, int.from_bytes(head[:4], "big"))]
@@ -162,7 +164,7 @@ def _is_raw(file: BinaryIO, head: bytes) -> bool:
 
 
 def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """(tag, value or offset) of all folders of a TIFF file and of those below them, as far as they can be read."""
+    """Yield (tag, value or offset) of all directories of a TIFF file, as far as they can be read."""
     file.seek(0)
     order = "<" if file.read(2) == b"II" else ">"
 
@@ -188,3 +190,23 @@ def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, int]]:
             waiting.append(number("I", at + 2 + 12 * count))
     except (struct.error, OSError, OverflowError, ValueError):
         return
+
+
+_TURNS: Final = {3: 3, 5: 8, 6: 6}  # LibRaw's numbers to those of EXIF
+
+
+def open_preview(file: BinaryIO) -> Image.Image:
+    """Open the preview inside a RAW file, with its EXIF data. The sensor's pixels are not developed."""
+    rawpy = package("rawpy", "RAW", "raw")
+    with rawpy.imread(file) as raw:
+        orientation, taken = _TURNS.get(raw.sizes.flip, 1), raw.other.timestamp
+        try:
+            found = raw.extract_thumb()
+        except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError):
+            raise UnsupportedError("a RAW file without a preview that can be read") from None
+    if found.format == rawpy.ThumbFormat.JPEG:
+        image: Image.Image = Image.open(BytesIO(found.data), formats=("JPEG",))
+    else:
+        image = Image.fromarray(found.data)
+    note(image, orientation, taken)
+    return image

@@ -1,4 +1,4 @@
-"""A set of pictures that are read when they are asked for, with labels and boxes where the source has them."""
+"""`ImageSet`: images that are read when indexed, with labels and boxes if the source has them."""
 
 import operator
 import os
@@ -11,11 +11,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from .decoding import to_tensor
+from .converting import Fit, to_tensor
 from .errors import BrokenImageError, DataError
-from .pictures import GIB, Pictures, load_pictures
-from .readers import Reader
-from .resizing import Fit
+from .readers import ImageReader
+from .resized import GIB, ResizedImages, class_targets, load_resized
 
 T = TypeVar("T")
 
@@ -24,22 +23,22 @@ Box = tuple[int, tuple[float, float, float, float]]
 
 
 class ImageSet(Dataset[tuple[Any, Tensor]]):
-    """Pictures by number, lazily, as a data set of torch: `image, label = images[i]`, for any `DataLoader`.
+    """Images by number, lazily, as a data set of torch: `image, label = images[i]`, for any `DataLoader`.
 
     The image is a uint8 tensor (C, H, W) at its original size, or what `transform` makes of it. The label is a row of
     `labels`, bool (classes,); of a set without labels it is an empty row (0,), so that batches can be made of it too.
 
-    - `labels` is a bool tensor (n, classes), several true where a picture shows several classes; None without labels.
+    - `labels` is a bool tensor (n, classes), several true where an image shows several classes; None without labels.
     - `boxes[i]` is a list of `Box`, in pixels of the upright original; `boxes` is None where the source has none.
     - `channels` is 1 for grey and 3 for colour; `split` the part that was asked for, `splits` the parts there are.
-    - `parts` has the numbers of the pictures of each split, where the set is of several.
+    - `parts` has the numbers of the images of each split, where the set is of several.
     - `source` is the name of the source that it was opened from, such as `voc`; None for a set made by hand.
-    - `images[i]`, `names[i]`: the pictures without labels, whatever the transform, and texts that stand for them.
+    - `images[i]`, `names[i]`: the images without labels, whatever the transform, and texts that stand for them.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ImageReader,
         names: Sequence[str],
         *,
         labels: Tensor | None = None,
@@ -68,7 +67,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         expected = len(self.indices)
         for what, items in (("names", names), ("labels", labels), ("boxes", boxes)):
             if items is not None and len(items) != expected:
-                raise ValueError(f"{len(items)} {what} for {expected} pictures")
+                raise ValueError(f"{len(items)} {what} for {expected} images")
         if labels is not None and (labels.dtype != torch.bool or labels.shape[1:] != (len(self.class_names),)):
             raise ValueError(f"labels are bool (n, {len(self.class_names)}), not {labels.dtype} {tuple(labels.shape)}")
 
@@ -76,7 +75,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         return len(self.indices)
 
     def __getitem__(self, index: SupportsIndex) -> tuple[Any, Tensor]:
-        """A picture and its label, or a BrokenImageError; an IndexError beyond the last, so that a loop ends there."""
+        """Return an image and its label; a BrokenImageError if it cannot be read, an IndexError beyond the last."""
         position = operator.index(index)
         image = self.images[position]
         label = torch.zeros(0, dtype=torch.bool) if self.labels is None else self.labels[position]
@@ -86,21 +85,21 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         labels = f", {len(self.class_names)} classes" if self.labels is not None else ""
         split = f", split={self.split!r}" if self.split else ""
         colour = "grey" if self.channels == 1 else "colour"
-        return f"ImageSet({len(self):,} pictures in {colour}{labels}{split})"
+        return f"ImageSet({len(self):,} images in {colour}{labels}{split})"
 
     def name(self, index: int) -> str:
-        """A text that stands for the picture, the same each time: its path, or for example "digits/17"."""
+        """Return a stable name of the image: its path, or for example "digits/17"."""
         return self.names[index]
 
     def read(self, index: int, size: int | None = None) -> Image.Image:
-        """The picture for Pillow, in mode L or RGB, or a BrokenImageError.
+        """Return the image as a Pillow image in mode L or RGB, or raise a BrokenImageError.
 
         With `size` it may be smaller than the original, but not below twice that size: big JPEGs are faster then.
         """
         return self.reader.read(int(self.indices[index]), size)
 
     def shapes(self) -> Tensor:
-        """Height and width `(n, 2)` of each original, upright, from the heads of the files; 1 x 1 for a broken one."""
+        """Return height and width `(n, 2)` of each upright original, from the file headers; 1 x 1 for a broken one."""
         return torch.tensor([self._shape(int(index)) for index in self.indices], dtype=torch.int64).view(-1, 2)
 
     def _shape(self, index: int) -> tuple[int, int]:
@@ -111,21 +110,26 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         return height, width
 
     @property
+    def targets(self) -> Tensor | None:
+        """The class number of each image `(n,)`, or `labels` if some image shows no class or several; None without."""
+        return class_targets(self.labels)
+
+    @property
     def images(self) -> Sequence[Tensor]:
-        """The pictures at their original sizes: `images[i]` is a uint8 tensor (C, H, W)."""
+        """The images at their original sizes: `images[i]` is a uint8 tensor (C, H, W)."""
         return _Images(self)
 
     def subset(self, indices: Sequence[int] | Tensor | np.ndarray) -> "ImageSet":
-        """The chosen pictures, in the order of the numbers given; nothing is read."""
+        """Return the images with these indices, in that order; nothing is read."""
         chosen = np.asarray(indices)
         if chosen.dtype == bool:
             if chosen.shape != (len(self),):
-                raise DataError(f"a mask of shape {chosen.shape} for {len(self)} pictures")
+                raise DataError(f"a mask of shape {chosen.shape} for {len(self)} images")
             chosen = np.flatnonzero(chosen)
         chosen = chosen.astype(np.int64).reshape(-1)
         if chosen.size and not (-len(self) <= chosen.min() and chosen.max() < len(self)):
             wrong = chosen[(chosen < -len(self)) | (chosen >= len(self))][0]
-            raise DataError(f"there are {len(self)} pictures, numbered from 0; {wrong} was asked for")
+            raise DataError(f"there are {len(self)} images, numbered from 0; {wrong} was asked for")
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
         return ImageSet(
             self.reader,
@@ -141,7 +145,7 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
             transform=self.transform,
         )
 
-    def pictures(
+    def resized(
         self,
         size: int,
         fit: Fit = "crop",
@@ -152,18 +156,18 @@ class ImageSet(Dataset[tuple[Any, Tensor]]):
         cache_limit: int = 20 * GIB,
         workers: int | None = None,
         progress: bool = True,
-    ) -> Pictures:
-        """All pictures as `size` x `size`, to be indexed in batches.
+    ) -> ResizedImages:
+        """Return all images as `size` x `size`, to be indexed in batches.
 
-        `fit="crop"` takes the centre, with the shorter side resized to `size`; `"squash"` takes all, distorted.
-        Pictures that cannot be read are left out and listed in `broken`; with `strict` the first of them is raised.
+        `fit="crop"` takes the center, with the shorter side resized to `size`; `"squash"` takes all, distorted.
+        Images that cannot be read are left out and listed in `broken`; with `strict` the first of them is raised.
 
         Up to `memory_limit` bytes the result is one tensor in memory. Beyond, it is a file in the folder `cache`
         (default: the user's cache folder, or `$ANDORNOT_CACHE`), used again next time, where all files together stay
-        below `cache_limit` bytes. Beyond that too, pictures are decoded by `workers` threads (default: one a core)
+        below `cache_limit` bytes. Beyond that too, images are decoded by `workers` threads (default: one a core)
         whenever they are asked for. `progress` shows a bar on a terminal if it takes longer than a second.
         """
-        return load_pictures(
+        return load_resized(
             self,
             size,
             fit,
@@ -212,7 +216,7 @@ class _Images(Sequence[Tensor]):
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         if isinstance(index, slice):
-            raise TypeError("originals differ in size: take them one by one, or use .pictures(size)")
+            raise TypeError("originals differ in size: take them one by one, or use .resized(size)")
         return to_tensor(self._images.read(index))
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -220,7 +224,7 @@ class _Images(Sequence[Tensor]):
 
 
 def multi_hot(classes: Sequence[Sequence[int]] | np.ndarray, num_classes: int) -> Tensor:
-    """Labels as a bool tensor (n, num_classes): of one class each (n,), or of a list of classes each.
+    """Return labels as a bool tensor (n, num_classes): of one class each (n,), or of a list of classes each.
 
     >>> multi_hot([[0, 2], []], 3)
     tensor([[ True, False,  True],

@@ -1,8 +1,10 @@
-"""The text that says which pictures: `SOURCE`, `SOURCE:PATH`, or a bare path, and `?option=value&…` after it."""
+"""Parse specs of images: `SOURCE`, `SOURCE:PATH` or a path, with options `?option=value&…`."""
 
+import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from .errors import DataError
@@ -25,7 +27,7 @@ class Spec:
 
 
 def parse_spec(text: str, known: Collection[str]) -> Spec:
-    """Reads a spec; `known` are the names of the sources. Looks at no file.
+    """Parse a spec; `known` are the names of the sources. No file is read.
 
     >>> parse_spec("voc:/data/VOCdevkit?years=2007&difficult=yes", ["voc"])
     Spec(source='voc', path='/data/VOCdevkit', options={'years': '2007', 'difficult': 'yes'})
@@ -33,7 +35,7 @@ def parse_spec(text: str, known: Collection[str]) -> Spec:
     Spec(source=None, path='photos/2024', options={})
     """
     if not text.strip():
-        raise DataError("which pictures? Give a path, or a source such as digits or scenes")
+        raise DataError("which images? Give a path, or a source such as digits or scenes")
     match = _SOURCE.match(text)
     source = match[1] if match and (match[1] in known or match[2] == ":") else None
     rest = text[match.end() :] if match and source else text
@@ -54,22 +56,47 @@ def parse_spec(text: str, known: Collection[str]) -> Spec:
 
 
 def as_number(name: str, value: str) -> int:
-    """A whole number from 0."""
+    """Parse a whole number from 0."""
     if not (value.isascii() and value.isdigit() and len(value) <= 15):
         raise DataError(f"{name}={value}: expected a whole number, as in {name}=1000")
     return int(value)
 
 
 def as_yes_no(name: str, value: str) -> bool:
-    """`yes` or `no`."""
+    """Parse `yes` or `no`."""
     if value not in ("yes", "no"):
         raise DataError(f"{name}={value}: expected {name}=yes or {name}=no")
     return value == "yes"
 
 
 def as_list(name: str, value: str) -> tuple[str, ...]:
-    """Words with `+` between them."""
+    """Parse words separated by `+`."""
     words = tuple(value.split("+"))
     if not all(words) or len(set(words)) < len(words):
         raise DataError(f"{name}={value}: expected different words with + between them, as in {name}=one+two")
     return words
+
+
+ALIASES: Final = {"valid": "val", "validation": "val", "testing": "test", "training": "train"}
+
+
+def check_split(split: str | None, splits: Sequence[str], where: object) -> None:
+    """Raise a DataError that lists the splits if `split` is not among them."""
+    if split is not None and split not in splits:
+        there = f"it has {', '.join(splits)}" if splits else "it is not divided; leave the split out"
+        raise DataError(f'{where}: no split "{split}", {there}')
+
+
+def check_folder(path: Path) -> None:
+    """Raise a DataError if there is no readable folder at the path."""
+    if not exists(path):
+        raise DataError(f"{path}: no such folder")
+    if not path.is_dir():
+        raise DataError(f"{path}: a file; expected a folder")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise DataError(f"{path}: no permission to look into this folder")
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path exists; False also for an invalid one, such as with a null character."""
+    return os.path.exists(path)  # noqa: PTH110

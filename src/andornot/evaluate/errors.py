@@ -1,7 +1,7 @@
-"""What goes wrong in experiments, for the person who reads it."""
+"""Errors of experiments. Apart from them, so that the command line can import it without torch."""
 
 from ..errors import AndornotError
 
 
 class EvaluationError(AndornotError):
-    """An experiment that cannot be done with that model or that data: says what would be right."""
+    """Raised when an experiment cannot be done with the given model, data or settings."""

@@ -1,38 +1,38 @@
-"""Pictures on disk, searchable with formulas: a folder that no crash can damage."""
+"""Galleries: images that are stored by Lance and searched with formulas."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import GalleryError
-from .options import SearchOptions, Where
+from .options import Filter, SearchOptions
 
 if TYPE_CHECKING:
-    from .asking import EmptyQueryError
     from .gallery import Gallery
-    from .hits import Hit, Hits, Place, Reason
+    from .hits import Hit, Hits, Reason, TermBox
     from .indexing import Summary
+    from .query_vectors import EmptyQueryError
     from .repairing import Repaired
 
 __all__ = [
     "EmptyQueryError",
+    "Filter",
     "Gallery",
     "GalleryError",
     "Hit",
     "Hits",
-    "Place",
     "Reason",
     "Repaired",
     "SearchOptions",
     "Summary",
-    "Where",
+    "TermBox",
 ]
 
 _MODULES = {
-    "EmptyQueryError": "asking",
+    "EmptyQueryError": "query_vectors",
     "Gallery": "gallery",
     "Hit": "hits",
     "Hits": "hits",
-    "Place": "hits",
+    "TermBox": "hits",
     "Reason": "hits",
     "Repaired": "repairing",
     "Summary": "indexing",
@@ -40,7 +40,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name is loaded when it is used first: torch takes a second, and the options of a search need none of it."""
+    """Load a name when it is first used: importing torch takes a second, and search options do not need it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,6 +1,6 @@
 """Names that somebody gave to formulas, as a gallery keeps them.
 
-In the formula that is kept, a picture is `picture:ID`, so that it is the same one wherever its file goes; a word is
+In the formula that is kept, an image is `image:ID`, so that it is the same one wherever its file goes; a word is
 `word:NAME`, whatever is called so later; and a name alone is another definition.
 """
 
@@ -9,17 +9,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import printable
-from ..logic import Atom, Formula
+from ..logic import Atom, Formula, FormulaError
 from ..logic.atoms import RESERVED
 from ..logic.parser import MAX_CHARACTERS, MAX_NESTING
-from ..words.spelling import plain
+from ..words.nouns import normalized
 from .errors import GalleryError
-
-if TYPE_CHECKING:
-    from .browsing import Browser
 
 _LONGEST: Final = 100
 
@@ -34,27 +31,27 @@ class Definitions:
         return iter(self._kept)
 
     def called(self, name: str) -> str | None:
-        """The definition of that name, as it was spelled when it was made; None if there is none."""
-        return self._by_key.get(plain(name)) if self._kept else None
+        """Return the stored spelling of a definition; None if there is no such definition."""
+        return self._by_key.get(normalized(name)) if self._kept else None
 
     @cached_property
     def _by_key(self) -> dict[str, str]:
-        return {plain(name): name for name in self._kept}
+        return {normalized(name): name for name in self._kept}
 
     def formula(self, name: str) -> Formula:
-        """The formula of a definition, as it is kept."""
+        """Return the stored formula of a definition."""
         return Formula(self._kept[name])
 
     def used_by(self, name: str) -> list[str]:
-        """The definitions that a definition names itself."""
+        """Return the definitions that a definition uses directly."""
         return used_in(self.formula(name))
 
     def users_of(self, name: str) -> list[str]:
-        """The definitions that name this one."""
+        """Return the definitions that use this one."""
         return [other for other in self if name in self.used_by(other)]
 
     def circle(self, name: str, formula: Formula) -> list[str]:
-        """How a formula that is to be called so would name itself: from the name to the name; nothing if it does not.
+        """Return the cycle that a new definition would create, from its name to its name; empty if there is none.
 
         >>> Definitions({"a": "b", "b": "word:dog"}).circle("b", Formula("a & word:cat"))
         ['b', 'a', 'b']
@@ -73,8 +70,23 @@ class Definitions:
                 waiting += [(used, one) for used in self.used_by(one)]
         return []
 
+    def with_one(self, name: str, formula: str) -> Definitions:
+        """Return these definitions with another one."""
+        return Definitions({**self._kept, name: formula})
+
+    def check_users(self, name: str) -> None:
+        """Raise a GalleryError if a definition, or one that uses it, cannot be written out."""
+        affected = [name]
+        for one in affected:
+            affected += [user for user in self.users_of(one) if user not in affected]
+        for one in affected:
+            try:
+                Formula(f"({self.expanded(one).text})")  # as it stands in another formula
+            except FormulaError as error:
+                raise GalleryError(f'"{one}" could not be written out: {error.message}') from None
+
     def expanded(self, name: str) -> Formula:
-        """The formula of a definition, with those of the definitions in it in brackets."""
+        """Return the formula of a definition, with the definitions in it expanded in brackets."""
         return Formula(self._expanded(name, {}, ()))
 
     def _expanded(self, name: str, known: dict[str, str], trail: tuple[str, ...]) -> str:
@@ -97,12 +109,12 @@ class Definitions:
 
 
 def used_in(formula: Formula) -> list[str]:
-    """The definitions that a formula names, which is as it is kept."""
+    """Return the definitions that a stored formula names."""
     return [atom.name for atom in formula.atoms if atom.is_plain]
 
 
 def replaced(formula: Formula, texts: Mapping[Atom, str], who: str = "the formula") -> str:
-    """The text of a formula with other texts for some of its atoms."""
+    """Return the text of a formula with some of its atoms replaced."""
     text, end = [], 0
     for mention in formula.mentions:
         if mention.atom in texts:
@@ -114,35 +126,23 @@ def replaced(formula: Formula, texts: Mapping[Atom, str], who: str = "the formul
     return whole
 
 
-def readable(formula: Formula, browser: Browser) -> str:
-    """The formula of a definition as people read it: pictures by their file names, where these are clear."""
-    return replaced(formula, {atom: _readable(atom, browser) for atom in formula.atoms})
-
-
-def _readable(atom: Atom, browser: Browser) -> str:
-    position = browser.position_of_id(int(atom.name)) if atom.kind == "picture" else None
-    if atom.kind != "picture" or position is None:
-        return str(atom)
-    return f"{browser.term(position)}{atom.crop or ''}"
-
-
 def checked_name(name: str) -> str:
-    """A name that a definition may have, or a GalleryError."""
+    """Return the normalized name of a definition; a GalleryError if the name is not allowed."""
     chosen = " ".join(unicodedata.normalize("NFC", name).split())
-    if not plain(chosen) or chosen != printable(chosen):
+    if not normalized(chosen) or chosen != printable(chosen):
         raise GalleryError("a definition needs a name of letters that can be seen")
     shown = chosen if len(chosen) <= _LONGEST else f"{chosen[:_LONGEST]}…"
     if len(chosen) > _LONGEST:
         raise GalleryError(f'"{shown}" is too long for a name: at most {_LONGEST} letters')
     if chosen.isdigit():
-        raise GalleryError(f'"{shown}" is the number of a picture, or may be one later: a name has a letter in it')
+        raise GalleryError(f'"{shown}" is the number of an image, or may be one later: a name has a letter in it')
     if chosen.lower() in RESERVED:
         raise GalleryError(f'"{shown}" is a word of the language of formulas: choose another name')
     return chosen
 
 
 def listed(names: Iterable[str]) -> str:
-    """Some names, as a line has them."""
+    """Return names in quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
 

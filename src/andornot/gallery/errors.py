@@ -1,4 +1,4 @@
-"""What can go wrong with a gallery, in one line for the person who reads it."""
+"""Errors of galleries: one line for the person who reads it."""
 
 from ..errors import AndornotError
 
@@ -8,19 +8,22 @@ class GalleryError(AndornotError):
 
 
 class QueryError(GalleryError):
-    """A query that this gallery cannot answer. The line is for whoever asks, and names no path."""
+    """A query that this gallery cannot answer. Its message names no path: it is also sent to remote users."""
 
 
-class NeedsFolderError(QueryError):
-    """What a gallery in Milvus alone cannot tell, and the one in its folder can."""
+class FilterError(GalleryError):
+    """A filter that names a folder, a label or a date that there is not."""
 
 
 class DamagedError(GalleryError):
-    """A file of the gallery that does not hold what was written to it."""
+    """A gallery whose files do not hold what was written to them."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; andornot index --repair drops what is damaged and encodes it anew")
+    def __init__(self, address: str, what: str) -> None:
+        super().__init__(
+            f"{address} is damaged: {what}; andornot index --repair encodes what is damaged again, "
+            "and if that fails, index the images again into a new folder"
+        )
 
 
 class LockedError(GalleryError):
-    """Another process writes this gallery at the moment."""
+    """Another process is writing this gallery."""

@@ -1,18 +1,17 @@
-"""Which pictures of a gallery may be found: those in a folder, with a label, or of some time."""
+"""Filters: which images of a gallery may be found, by folder, label or date."""
 
 import os
 from datetime import UTC, datetime
-from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ..errors import spelled_like
-from .errors import GalleryError
-from .options import Where
-from .paths import is_inside
-from .records import Records
-from .snapshot import Snapshot
+from .errors import FilterError
+from .options import Filter
+from .records import as_text, is_inside
+from .rows import Listing
+from .table import ImageTable
 
 _FORMATS: Final = (
     "%Y-%m-%dT%H:%M:%S",
@@ -25,90 +24,65 @@ _FORMATS: Final = (
 )
 
 
-_EVER: Final = (-(2**63), 2**63 - 1)
+class ResolvedFilter(NamedTuple):
+    """A filter with the whole path of its folder, as text, and times in seconds as `ImageRecord.taken` has them."""
 
-
-class Conditions(NamedTuple):
-    """A filter with the folder's whole path, and times in seconds as `Picture.taken` has them."""
-
-    folder: str | None
-    label: str | None
-    after: int | None
-    before: int | None
+    folder: str | None = None
+    label: str | None = None
+    after: int | None = None
+    before: int | None = None
     file_dates: bool = False
 
-    @property
-    def needs_camera(self) -> bool:
-        """Whether pictures of which only the file's time is known do not pass.
+    def mask(self, listing: Listing) -> np.ndarray:
+        """Return which images of a listing pass, `(n,)` bool."""
+        passing = np.ones(len(listing.ids), bool)
+        if self.folder is not None:
+            inside = [is_inside(path, self.folder) for path in listing.folders]
+            passing &= np.array(inside, bool)[listing.folder]
+        if self.label is not None:
+            named = [os.path.basename(path) == self.label for path in listing.folders]  # noqa: PTH119
+            passing &= np.array(named, bool)[listing.folder]
+        if self.after is not None:
+            passing &= listing.taken >= self.after
+        if self.before is not None:
+            passing &= listing.taken < self.before
+        if not self.file_dates and (self.after is not None or self.before is not None):
+            passing &= listing.by_camera  # the date of a file says little about when the image was taken
+        return passing
 
-        Those of galleries of version 0.1, of which it is not known what their date is, do, until the next index.
-        """
-        return not self.file_dates and (self.after is not None or self.before is not None)
+
+EVERYTHING: Final = ResolvedFilter()
 
 
-def resolve(where: Where, records: Records) -> Conditions:
-    """The filter in terms of what is known of pictures. A folder or label that none has is a GalleryError."""
-    return Conditions(
-        None if where.folder is None else _whole_folder(records, where.folder),
-        None if where.label is None else _known_label(records, where.label),
+def resolve_filter(where: Filter, table: ImageTable) -> ResolvedFilter:
+    """Return the filter in terms of what is stored. A folder or label that no image has is a FilterError."""
+    return ResolvedFilter(
+        None if where.folder is None else _whole_folder(table, where.folder),
+        None if where.label is None else _known_label(table, where.label),
         None if where.after is None else _seconds(where.after),
         None if where.before is None else _seconds(where.before),
         where.file_dates,
     )
 
 
-def mask(where: Where, snapshot: Snapshot) -> np.ndarray:
-    """Which positions pass, `(n,)` bool. A folder or label that no picture has is a GalleryError."""
-    conditions = resolve(where, snapshot)
-    passing = np.ones(len(snapshot), bool)
-    if conditions.folder is not None:
-        passing &= snapshot.in_folders(partial(is_inside, folder=conditions.folder))
-    if conditions.label is not None:
-        passing &= snapshot.in_folders(lambda folder: os.path.basename(folder) == conditions.label)  # noqa: PTH119
-    if conditions.after is not None or conditions.before is not None:
-        after, before = conditions.after, conditions.before
-        passing &= snapshot.catalogue.taken_between(
-            _EVER[0] if after is None else after, _EVER[1] if before is None else before
-        )
-    if conditions.needs_camera:
-        passing = snapshot.catalogue.without_file_dates(passing)
-    return passing
-
-
-class Selection:
-    """The pictures of one state of a gallery that may be found."""
-
-    def __init__(self, snapshot: Snapshot, where: Where | None) -> None:
-        self.snapshot, self.where = snapshot, where
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Their rows, which ascend. Not every row belongs to a picture."""
-        if self.where is None:
-            return np.flatnonzero(self.snapshot.id_of_row)
-        return np.sort(self.snapshot.catalogue.rows_at(mask(self.where, self.snapshot)))
-
-
-def _whole_folder(records: Records, folder: str) -> str:
+def _whole_folder(table: ImageTable, folder: str) -> str:
     expanded = os.path.expanduser(folder)  # noqa: PTH111
-    bases = [base for known in records.folders for base in (known, os.path.dirname(known))]  # noqa: PTH120
+    known_folders = table.state.folders
+    bases = [base for known in known_folders for base in (known, os.path.dirname(known))]  # noqa: PTH120
     for base in ("", *bases):
-        whole = os.path.abspath(os.path.join(base, expanded))  # noqa: PTH100, PTH118
-        if any(is_inside(own, whole) for own in records.folder_counts):
+        whole = as_text(os.path.abspath(os.path.join(base, expanded)))  # noqa: PTH100, PTH118
+        if any(is_inside(own, whole) for own in table.folder_counts):
             return whole
-    raise GalleryError(f"no picture of the gallery is in {folder}; it has those of {', '.join(records.folders)}")
+    raise FilterError(f"no image of the gallery is in {folder}; it has those of {', '.join(known_folders)}")
 
 
-def _known_label(records: Records, label: str) -> str:
-    labels = set(map(os.path.basename, records.folder_counts))
-    if label in labels:
-        return label
+def _known_label(table: ImageTable, label: str) -> str:
+    labels = set(map(os.path.basename, table.folder_counts))
+    if (text := as_text(label)) in labels:
+        return text
     nearest = spelled_like(label, labels, 1)
-    hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that a picture is in"
-    raise GalleryError(f'no picture has the label "{label}"; {hint}')
+    hint = f'did you mean "{nearest[0]}"?' if nearest else "a label is the name of the folder that an image is in"
+    raise FilterError(f'no image has the label "{label}"; {hint}')
 
 
 def _seconds(text: str) -> int:
@@ -117,4 +91,4 @@ def _seconds(text: str) -> int:
             return int(datetime.strptime(str(text).strip(), form).replace(tzinfo=UTC).timestamp())
         except ValueError:
             continue
-    raise GalleryError(f'"{text}" is no date; write it as 2024, 2024-05, 2024-05-31 or "2024-05-31 18:00"')
+    raise FilterError(f'"{text}" is no date; write it as 2024, 2024-05, 2024-05-31 or "2024-05-31 18:00"')

@@ -1,4 +1,4 @@
-"""`Hit`: a picture that was found, and why; `Hits`: what a search found, a list that shows itself in a notebook."""
+"""`Hit`: an image that was found, and why; `Hits`: what a search found, a list that shows itself in a notebook."""
 
 import os
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from .records import Origin
 
 @dataclass(frozen=True)
 class Reason:
-    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average picture.
+    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average image.
 
-    `shown_by` are the pictures of the gallery with the highest degrees of it; `name` is what these show together, if
+    `shown_by` are the images of the gallery with the highest degrees of it; `name` is what these show together, if
     that can be said.
     """
 
@@ -25,8 +25,8 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where in a picture a term of a condition was found: left, top, right, bottom, as fractions of the picture."""
+class TermBox:
+    """The box of a term in an image: left, top, right, bottom, as fractions of the image."""
 
     term: str
     box: tuple[float, float, float, float]
@@ -34,14 +34,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
+    """An image that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
 
-    `truth`, from 0 to 1, says how far the picture stands out in the gallery by what was asked for. A weak one is what
-    the best of as many unrelated pictures may reach. `where` has a place for each term that was found in a region.
+    `truth`, from 0 to 1, says how far the image stands out in the gallery by what was asked for. A weak one is what
+    the best of as many unrelated images may reach. `boxes` has a box for each term that was found in a region.
 
-    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, "file" where there
-    is only the time of the file, and "unknown" in galleries of version 0.1 that were not indexed since. `words` say
-    what it shows, if the gallery has words: few, and none where nothing is likely.
+    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, and "file" where
+    there is only the time of the file. `words` say what it shows, if the gallery has words: few, and none where nothing
+    is likely.
     """
 
     path: str
@@ -49,32 +49,32 @@ class Hit:
     id: int
     why: tuple[Reason, ...] = field(default=())
     taken: str = ""
-    taken_from: Origin = "unknown"
+    taken_from: Origin = "file"
     truth: float = 0.0
     is_weak: bool = False
-    where: tuple[Place, ...] = ()
+    boxes: tuple[TermBox, ...] = ()
     words: tuple[str, ...] = ()
 
 
 class Hits(list[Hit]):
-    """Pictures that were found, nearest first."""
+    """Images that were found, nearest first."""
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Hit: ...
     @overload
     def __getitem__(self, index: slice) -> "Hits": ...
     def __getitem__(self, index: SupportsIndex | slice) -> "Hit | Hits":
-        """One of them, or some, which show themselves as well."""
+        """Return a hit, or a slice as `Hits`."""
         return Hits(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def _repr_html_(self) -> str:
-        pictures = [(hit.path, f"#{hit.id}, {percent(hit.truth)}{' (weak)' * hit.is_weak}") for hit in self]
+        images = [(hit.path, f"#{hit.id}, {percent(hit.truth)}{' (weak)' * hit.is_weak}") for hit in self]
         note = "best first; under each its id, and how far it matches" if self else ""
-        return show_pictures(f"{len(self):,} {'hit' if len(self) == 1 else 'hits'}", pictures, note)
+        return show_images(f"{len(self):,} {'hit' if len(self) == 1 else 'hits'}", images, note)
 
 
 def percent(truth: float) -> str:
-    """A truth as people read it; 100 % and 0 % are those of 1 and 0 alone.
+    """Return a truth in percent; only 1 is 100 % and only 0 is 0 %.
 
     >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
     ('90 %', '99 %', '100 %', '1 %')
@@ -84,15 +84,15 @@ def percent(truth: float) -> str:
 
 
 def weak_from(hits: Sequence[Hit]) -> int:
-    """The place of the first hit from which on all are weak; as many as there are if the last is not."""
+    """Return the index from which on all hits are weak; the number of hits if the last one is not."""
     return next((place for place in range(len(hits), 0, -1) if not hits[place - 1].is_weak), 0)
 
 
-def show_pictures(title: str, pictures: Sequence[tuple[str, str]], note: str = "") -> str:
-    """The first pictures of some, by path, each with a line under it, as HTML."""
-    if len(pictures) > MOST_TILES:
+def show_images(title: str, images: Sequence[tuple[str, str]], note: str = "") -> str:
+    """Return the first images, each with a caption, as HTML."""
+    if len(images) > MOST_TILES:
         note = "; ".join(filter(None, (note, f"the first {MOST_TILES} are shown")))
-    return tiles(title, [_tile(path, line) for path, line in pictures[:MOST_TILES]], note and f"({note})")
+    return tiles(title, [_tile(path, line) for path, line in images[:MOST_TILES]], note and f"({note})")
 
 
 def _tile(path: str, line: str) -> Tile:

@@ -16,10 +16,10 @@ from .errors import GalleryError
 if TYPE_CHECKING:
     from ..logic.distance import Distance, Score
 
-# Degrees again, without what all pictures of a gallery have in common. An OR has much of that, and would find the same
-# few pictures whatever it is of (docs/results.md, "Hubs").
-CENTRED: Final = "centred"
-SEARCH_SCORES: Final = (CENTRED, *SCORES)
+# Degrees again, without what all images of a gallery have in common. An OR has much of that, and would find the same
+# few images whatever it is of (docs/results.md, "Hubs").
+CENTERED: Final = "centered"
+SEARCH_SCORES: Final = (CENTERED, *SCORES)
 
 
 def _option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: str | None = None) -> Any:  # noqa: A002
@@ -27,55 +27,55 @@ def _option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: 
 
 
 @dataclass(frozen=True)
-class Where:
-    """Which pictures may be found; None stands for everything.
+class Filter:
+    """Which images may be found; None stands for everything.
 
-    - `folder`: the picture lies in it, at any depth; a path from here, from an indexed folder, or beside one.
-    - `label`: the name of the folder that the picture lies in.
+    - `folder`: the image lies in it, at any depth; a path from here, from an indexed folder, or beside one.
+    - `label`: the name of the folder that the image lies in.
     - `after`, `before`: it was taken at that time or later, and before that time, as "2024", "2024-05",
-      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted; pictures without such a note do not pass.
+      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted; images without such a note do not pass.
     - `file_dates`: for those, the time when the file was changed last.
     """
 
-    folder: str | None = _option(None, "only pictures in this folder")
-    label: str | None = _option(None, "only pictures whose own folder has this name")
-    after: str | None = _option(None, "only pictures taken then or later, as 2024 or 2024-05-31", metavar="DATE")
-    before: str | None = _option(None, "only pictures taken before then", metavar="DATE")
-    file_dates: bool = _option(False, "a picture that no camera dated has the date of its file")
+    folder: str | None = _option(None, "only images in this folder")
+    label: str | None = _option(None, "only images whose own folder has this name")
+    after: str | None = _option(None, "only images taken then or later, as 2024 or 2024-05-31", metavar="DATE")
+    before: str | None = _option(None, "only images taken before then", metavar="DATE")
+    file_dates: bool = _option(False, "use the file date if EXIF has none")
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """How to evaluate, to score and to select. What cannot be meant is a GalleryError.
 
-    - `score`, for terms: "centred", what a picture has beyond the gallery's average one; "degrees", "cross-entropy",
+    - `score`, for terms: "centered", what an image has beyond the gallery's average one; "degrees", "cross-entropy",
       "containment"; or your own, compared exactly: a `Score`, or a function such as `degree_distance`.
     - `semantics` is that of `Formula.evaluate`, and `logic` that of `evaluate` and of `Formula.truth`; None is "godel"
       for terms, and "product" for what joins them to a condition.
     - `min_truth`: less true hits are left out.
-    - `expand`: at most so many of its nearest pictures say what kind of thing a term of a condition shows.
-    - `include_queries`: the pictures that a formula names are hits of it as well.
+    - `expand`: at most so many of its nearest images say what kind of thing a term of a condition shows.
+    - `include_queries`: the images that a formula names are hits of it as well.
     - `why` gives each hit the features that carried it.
 
-    >>> SearchOptions(top=3, where=Where(label="dogs")).score
-    'centred'
+    >>> SearchOptions(top=3, filter=Filter(label="dogs")).score
+    'centered'
     """
 
-    top: int = _option(10, "how many pictures", metavar="K")
-    score: "str | Score | Distance" = _option(CENTRED, "how to compare with a term", choices=SEARCH_SCORES)  # noqa: RUF009
+    top: int = _option(10, "how many images", metavar="K")
+    score: "str | Score | Distance" = _option(CENTERED, "how terms rank images", choices=SEARCH_SCORES)  # noqa: RUF009
     semantics: str = _option(
-        "exact", "a picture that is named twice is one and the same, or as in the paper not", choices=SEMANTICS
+        "exact", "repeated names: the same variable (exact) or independent (paper)", choices=SEMANTICS
     )
     logic: str | None = _option(
         None, "what OR, AND and NOT compute (default: godel in terms, product in conditions)", choices=LOGICS
     )
-    where: Where = Where()
-    include_queries: bool = _option(False, "also the pictures that the formula names")
-    why: bool = _option(False, "which features carried each match, and who shows them most")
+    filter: Filter = Filter()
+    include_queries: bool = _option(False, "also the images that the formula names")
+    why: bool = _option(False, "explain each hit")
     min_truth: float = _option(0.0, "only matches of at least this truth, from 0 to 1", metavar="T")
     expand: int = _option(
         20,
-        "so many of its nearest pictures say what kind of thing a term of a condition shows; 0 for none",
+        "query expansion: number of neighbours, 0 = off",
         metavar="K",
     )
 
@@ -97,20 +97,20 @@ class SearchOptions:
         check_choice("semantics", self.semantics, SEMANTICS)
         if self.logic is not None:
             check_choice("logic", self.logic, LOGICS)
-        if self.where is None:
-            object.__setattr__(self, "where", Where())
-        elif not isinstance(self.where, Where):
-            raise GalleryError(f"where must be a Where(folder=…, label=…, after=…, before=…), got {self.where!r}")
+        if self.filter is None:
+            object.__setattr__(self, "filter", Filter())
+        elif not isinstance(self.filter, Filter):
+            raise GalleryError(f"filter must be a Filter(folder=…, label=…, after=…, before=…), got {self.filter!r}")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "SearchOptions":
-        """From values by name, those of `Where` among them; other names are left alone.
+        """Create options from values by name, including those of `Filter`; other names are ignored.
 
         >>> options = SearchOptions.of({"top": 3, "label": "dogs", "colour": "red"})
-        >>> options.top, options.where.label
+        >>> options.top, options.filter.label
         (3, 'dogs')
         """
-        return cls(**_chosen(cls, values), where=Where(**_chosen(Where, values)))
+        return cls(**_chosen(cls, values), filter=Filter(**_chosen(Filter, values)))
 
 
 class Option(NamedTuple):
@@ -125,9 +125,9 @@ class Option(NamedTuple):
 
 
 def options_of(settings: type) -> list[Option]:
-    """The options of `SearchOptions` (those of `Where` in their place) or of `Where`.
+    """Return the options of `SearchOptions`, including those of `Filter`, or of `Filter` alone.
 
-    >>> [option.name for option in options_of(Where)]
+    >>> [option.name for option in options_of(Filter)]
     ['folder', 'label', 'after', 'before', 'file_dates']
     """
     found = []
@@ -141,7 +141,7 @@ def options_of(settings: type) -> list[Option]:
 
 
 def check_choice(kind: str, name: object, choices: tuple[str, ...]) -> None:
-    """A GalleryError for what is none of the choices."""
+    """Raise a GalleryError for an unknown choice."""
     if name not in choices:
         raise GalleryError(unknown(kind, name, choices))
 

@@ -1,83 +1,91 @@
-"""Why a picture was found: the features that carried its match, and the pictures that show each of them most."""
+"""Why an image was found: the features that contributed most to its match, and the images that have most of each."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from .centred import evenly
+from ..logic.distance import Score
+from ..model import Model
+from ..similarity import evenly
 from .errors import GalleryError
-from .filters import Selection
 from .hits import Reason
-from .records import entry_of
-from .vectors import Degrees, Sources, Vectors
-from .word_truths import WordTruths
-
-ReasonsOf = Callable[[int, np.ndarray], list[tuple[Reason, ...]]]
-"""For a query, by its number, and rows that it found: why."""
+from .projections import degrees_of
+from .table import ImageTable
+from .words import GalleryWords
 
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
-# Pictures that stand for the average one, and rows that are looked at together.
-_SAMPLE: Final = 512
-_BLOCK: Final = 8192
+# Images that stand for the average one.
+_AVERAGE_SAMPLE: Final = 512
+# Images among which those with most of a feature are looked for; of a larger gallery not all.
+_SHOWN_SAMPLE: Final = 20_000
+_ROWS_AT_ONCE: Final = 1024
 
 
-class Reasons:
-    """Tells why, in one state of a gallery."""
+class Explainer:
+    """Explains hits, in one version of a gallery."""
 
-    def __init__(self, sources: Sources, degrees: Degrees, words: WordTruths, everything: Selection) -> None:
-        self._sources, self._degrees, self._words, self._everything = sources, degrees, words, everything
-        self._most: dict[int, tuple[tuple[str, ...], str]] = {}
+    def __init__(self, table: ImageTable, model: Model, words: GalleryWords) -> None:
+        self._table, self._model, self._words = table, model, words
+        self._shown: dict[int, tuple[tuple[str, ...], str]] = {}
 
-    def why(self, query: Tensor, rows: np.ndarray, vectors: Vectors) -> list[tuple[Reason, ...]]:
-        """For each row the features that carried its match with a query that is compared by these vectors."""
-        if not len(rows):
+    def explain(self, query: Tensor, ids: np.ndarray, score: Score) -> Sequence[tuple[Reason, ...]]:
+        """Return for each image the features that contributed most to its score with a query `(D,)`.
+
+        A contribution is what a feature gives beyond what it gives to the average image.
+        """
+        if not len(ids):
             return []
-        order = np.argsort(rows)
-        hits = vectors.take(rows[order])[np.argsort(order)]
-        beyond = query * (hits - vectors.take(evenly(self._everything.rows, _SAMPLE)).mean(0))
-        num_features = self._sources.model.num_features
+        average = self._vectors(score, evenly(self._table.ids, _AVERAGE_SAMPLE)).mean(0)
+        beyond = query * (self._vectors(score, ids) - average)
+        num_features = self._model.num_features
         if beyond.shape[1] % num_features:
-            raise GalleryError(
-                "why cannot be told by this score: its vectors have not as many numbers for each feature"
-            )
-        given = beyond.view(len(rows), num_features, -1).sum(-1)
+            raise GalleryError("why is not supported for this score: its vectors have no numbers for each feature")
+        given = beyond.view(len(ids), num_features, -1).sum(-1)
         values, features = given.topk(min(_REASONS, num_features), dim=1)
-        self._look_for(sorted({*features.flatten().tolist()}))
+        self._find_shown(sorted({*features.flatten().tolist()}))
         return [
             tuple(
-                Reason(feature, value, *self._most[feature])
+                Reason(feature, value, *self._shown[feature])
                 for value, feature in zip(of_hit, features[number].tolist(), strict=True)
                 if value > 0
             )
             for number, of_hit in enumerate(values.tolist())
         ]
 
-    def _look_for(self, features: list[int]) -> None:
-        """The paths of the pictures with the highest degree of each feature, and its name, looked for once."""
-        best: list[tuple[float, int]]
-        unknown = np.array([feature for feature in features if feature not in self._most], np.int64)
-        candidates: dict[int, list[tuple[float, int]]] = {feature: [] for feature in unknown.tolist()}
-        used = self._everything.rows
-        for start in range(0, len(used) if len(unknown) else 0, _BLOCK):
-            rows = used[start : start + _BLOCK]
-            degrees = self._degrees.of_features(rows, unknown)
-            for column, feature in enumerate(unknown.tolist()):
-                best = candidates[feature]
-                top = np.argsort(-degrees[:, column], kind="stable")[:_SHOWN_BY]
-                best += [(-float(degrees[place, column]), int(rows[place])) for place in top]
-                best.sort()
-                del best[_SHOWN_BY:]
-        records = self._sources.snapshot
-        for feature, best in candidates.items():
-            rows = np.array([row for _, row in best], np.int64)
-            paths = tuple(entry_of(records, identity).picture.path for identity in records.ids_of_rows(rows).tolist())
-            shown = self._words.describe_together(rows)
-            self._most[feature] = paths, shown[0].word if shown else ""
+    def _vectors(self, score: Score, ids: np.ndarray) -> Tensor:
+        parts = [
+            score.gallery(self._model.encode_activations(torch.from_numpy(self._table.activations(part)).float()))
+            for part in np.split(ids, range(_ROWS_AT_ONCE, len(ids), _ROWS_AT_ONCE))
+        ]
+        return torch.cat(parts)
+
+    @cached_property
+    def _sample(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ids `(n,)` and degrees `(n, N)` of the images among which those with most of a feature are."""
+        ids = evenly(self._table.ids, _SHOWN_SAMPLE)
+        parts = [
+            degrees_of(self._model, torch.from_numpy(self._table.activations(part))).half().numpy()
+            for part in np.split(ids, range(_ROWS_AT_ONCE, len(ids), _ROWS_AT_ONCE))
+        ]
+        return ids, np.concatenate(parts)
+
+    def _find_shown(self, features: list[int]) -> None:
+        """Find the images with the highest degree of each feature, and what they show together."""
+        for feature in features:
+            if feature in self._shown:
+                continue
+            ids, degrees = self._sample
+            best = ids[np.argsort(-degrees[:, feature].astype(np.float32), kind="stable")[:_SHOWN_BY]]
+            paths = tuple(record.path for record in self._table.get_many(best))
+            shown = self._words.describe_together(best)
+            self._shown[feature] = paths, shown[0].word if shown else ""
 
 
-def no_reasons(_: int, rows: np.ndarray) -> list[tuple[Reason, ...]]:
-    """Where nobody asks why, or it cannot be told."""
-    return [()] * len(rows)
+def no_reasons(ids: np.ndarray) -> list[tuple[Reason, ...]]:
+    """Return no reasons for each image."""
+    return [()] * len(ids)

@@ -1,298 +1,363 @@
-"""Repair: drops what is damaged, and nothing else, makes it again where that can be done, and says what it did."""
+"""Repair: rows with a wrong checksum are encoded again, and what cannot be read is dropped."""
 
+from __future__ import annotations
+
+import json
 import os
-import sqlite3
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..model import Model, ModelError
-from . import database, format_1
-from .beside_repair import forget_damaged, found_beside, still_without
-from .database import STATES, Picture, Snapshot, State
+from ..data import BrokenImageError
+from ..model import DESCRIPTION, Model, ModelError
+from ..ssl.recipe import Recipe, load_recipe, make_recipe
+from .checksums import damaged_files, hash_ids, hash_texts, newest_version, remove_version, unseal, versions_of
+from .creating import own_model, save_model
+from .encoding import to_half
 from .errors import DamagedError, GalleryError
-from .feature_store import Features, checksum, feature_file, first_files, read_row
-from .indexing import Indexing, Summary
-from .layout import DATABASE, exists
-from .lock import writing
-from .model_repair import any_model, is_uncalibrated, mended_model, reproduces
-from .records import Record, is_sound, values_crc
+from .indexing import Indexer, Summary
+from .projections import basis_copy, repair_basis
+from .records import ImageRecord, State, as_text, digest_of
+from .rows import ACTIVATIONS, LISTING, RECORD, bytes_of, listing_of
 from .scope import Scope
-from .vectors import forget_derived
-from .writer import Writer, free_model_name
+from .small_tables import read_definitions, read_unreadable
+from .storage import DEFINITIONS, IMAGES, UNREADABLE, Storage, load_lance, writing
+from .table import ImageTable
+from .writing import Writer
 
-_TABLES: Final = (*STATES, "folders", "pictures", "broken", "definitions")
-# So many pictures tell in which file the features begin.
-_TELLING: Final = 100
-_LARGEST_ID: Final = 2**53
+if TYPE_CHECKING:
+    import lance
+    import pyarrow as pa
+
+# Files that tell whether a model made the stored activations, and how far these may differ.
+_TRIED: Final = 3
+_TOLERANCE: Final = 0.02
+_TEXTS: Final = ("name", "id_checksum", "name_checksum", "path_checksum")
 
 
 @dataclass(frozen=True)
 class Repaired:
     """What a repair found and did.
 
-    `kept_records`: of how many pictures a damaged database could still be read, None for a sound one. `model`: what
-    became of a damaged model. `summary` is of the pictures whose features or records were damaged. `lost_folders`:
-    which folders the gallery has is not known any more. `damaged_beside`: pictures whose regions or classes were
-    damaged; `lost_beside`: those that are without them now.
+    `damaged`: how many images had damaged rows, `lost`: how many rows could not be read at all, and `summary`: what
+    became of the damaged ones. `notes`: what else was repaired.
     """
 
-    kept_records: int | None
-    damaged_features: int
+    damaged: int
+    lost: int
     summary: Summary
-    model: str = ""
-    lost_folders: bool = False
-    damaged_beside: int = 0
-    lost_beside: int = 0
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        done = []
-        if self.kept_records is not None:
-            done.append(
-                f"{DATABASE} was damaged and is written anew: {self.kept_records:,} pictures could be read from it"
-            )
-        if self.lost_folders:
-            done.append("which folders it was made of is lost: name them once more")
-        if self.model:
-            done.append(self.model)
-        if self.damaged_features:
+        done = list(self.notes)
+        if self.damaged:
             gone = self.summary.removed + len(self.summary.broken)
             done.append(
-                f"the features of {self.damaged_features:,} pictures were damaged: {self.summary.changed:,} are "
-                f"encoded anew, {gone:,} dropped because their files are gone or broken"
+                f"{self.damaged:,} images were damaged: {self.summary.changed:,} are encoded again, "
+                f"{gone:,} dropped because their files are gone or broken"
             )
-        if self.damaged_beside:
+        if self.lost:
             done.append(
-                f"the regions or classes of {self.damaged_beside:,} pictures were damaged: "
-                f"{self.damaged_beside - self.lost_beside:,} are made anew, {self.lost_beside:,} have none now"
+                f"{self.lost:,} images could not be read: they are added again if their folders still have them"
             )
-        if self.summary.added:
-            done.append(f"the records of {self.summary.added:,} pictures were damaged: they are added anew")
         return "; ".join(done) or "nothing was damaged"
 
 
-class _Saved(NamedTuple):
-    """What can be read of a damaged database.
+@dataclass
+class _Damage:
+    """What is wrong with a table: ids of damaged rows, rows that are unreadable, and fragments that are."""
 
-    `files` are those that damaged records name. `values` and `folders` may be damaged themselves, if there is no state.
-    """
-
-    state: State | None
-    pictures: list[Picture]
-    broken: list[Record]
-    definitions: list[Record]
-    files: list[str]
-    values: dict[str, Any]
-    folders: tuple[str, ...]
+    suspect: set[int] = field(default_factory=set)
+    unreadable: dict[int, list[int]] = field(default_factory=dict)
+    fragments: dict[int, int] = field(default_factory=dict)
 
 
-def repair(folder: Path, given: Model | None, recalibrate: bool, progress: bool | None) -> Repaired:
-    """Checks everything that is in a gallery. `Gallery.repair` describes it."""
-    if not exists(folder):
-        database.read_snapshot(folder)  # which says what is missing
-    with writing(folder):
-        saved = None if _is_sound(folder) else _saved(folder)
-        if saved is not None:
-            _rebuild(folder, saved, given)
-        writer = Writer(folder, repairs=True)
+def repair(storage: Storage, given: Model | None, progress: bool | None) -> Repaired:
+    """Check everything that is stored. `Gallery.repair` describes it."""
+    with suppress(DamagedError):
+        ImageTable.open(storage)  # an error says what is there instead, and nothing is written
+    with writing(storage):
+        notes = [*_repair_small_tables(storage), *_repair_version(storage, IMAGES)]
+        table = ImageTable(storage, storage.open(IMAGES, checked=False))
+        notes += _repair_described(table)
+        table = ImageTable.open(storage)
+        damage = _find_damage(table)
+        lost = sum(map(len, damage.unreadable.values())) + sum(damage.fragments.values())
+        _drop(storage, table, damage)
+        writer = Writer(storage)
+        model, told = _repair_model(writer, given, damage.suspect)
+        notes += [told] if told else []
+        notes += _repair_projections(writer, damage)
+        summary = Summary()
+        if damage.suspect:
+            paths = [record.path for record in writer.table.get_many(sorted(damage.suspect))]
+            summary = Indexer(writer, model, Scope([], [], paths), damage.suspect).run(progress)
+        if model.id != writer.state.model_id:
+            model = _recalibrated(writer, model)
+        writer.encode_regions(model)
+        writer.refit(model)
+        writer.finish()
+    return Repaired(len(damage.suspect), lost, summary, tuple(notes))
+
+
+# --- versions -------------------------------------------------------------------------------------------------------
+
+
+def _repair_version(storage: Storage, name: str) -> list[str]:
+    """Go back to the newest version of a table that can be opened."""
+    if storage.folder is None:
+        return []
+    table = storage.folder / name
+    newest = newest_version(table)
+    for version in versions_of(table):
         try:
-            # What was cut off becomes zeros, whose checksum is wrong.
-            writer.features.extend()
-            snapshot, features = writer.committed()
-            mended = mended_model(
-                folder, writer.state, list(snapshot.pictures()), writer.features.read, given, recalibrate
+            storage.open(name, version, checked=False)
+        except DamagedError:
+            continue
+        for damaged in range(version + 1, (newest or 0) + 1):
+            remove_version(table, damaged)
+        return [f"{name} was damaged and is as it was before its last change"] if version != newest else []
+    raise DamagedError(str(storage), f"no version of {name} can be opened")
+
+
+def _repair_described(table: ImageTable) -> list[str]:
+    """Do without damaged deletion files and indexes: the one brings deleted rows back, the others are made again."""
+    storage = table.storage
+    if storage.folder is None:
+        return []
+    folder, notes = storage.folder / IMAGES, []
+    if damaged := damaged_files(folder, table.version, "_deletions", set()):
+        _restore_deleted(table, damaged)
+        table = ImageTable(storage, storage.open(IMAGES))
+        notes.append("a list of deleted images was damaged: those are back whose files are still there")
+    if damaged := damaged_files(folder, table.version, "_indices", set()):
+        with storage.reading():
+            for index in table.dataset.describe_indices():
+                table.dataset.drop_index(index.name)
+        storage.sync_version(IMAGES, storage.open(IMAGES))
+        notes.append("an index was damaged and is made again")
+    return notes
+
+
+def _restore_deleted(table: ImageTable, damaged: list[str]) -> None:
+    """Forget which rows of some fragments are deleted, except for those that have been replaced since."""
+    from lance.fragment import FragmentMetadata
+
+    storage, lance = table.storage, load_lance()
+    restored = []
+    with storage.reading():
+        for fragment in table.dataset.get_fragments():
+            if fragment.deletion_file() in damaged:
+                content = {**fragment.metadata.to_json(), "deletion_file": None}
+                restored.append(FragmentMetadata.from_json(json.dumps(content)))
+        operation = lance.LanceOperation.Update(updated_fragments=restored)
+        dataset = lance.LanceDataset.commit(
+            storage.uri(IMAGES), operation, read_version=table.version, storage_options=storage.options
+        )
+        # A row that was replaced is in an older fragment than the one that replaced it.
+        rows = dataset.to_table(columns=["id"], with_row_address=True)
+        ids, addresses = rows["id"].to_numpy(), rows["_rowaddr"].to_numpy()
+        order = np.lexsort((addresses, ids))
+        replaced = order[:-1][ids[order][:-1] == ids[order][1:]]
+        updated, emptied = [], []
+        for number in np.unique(addresses[replaced] >> np.uint64(32)).tolist():
+            own = replaced[addresses[replaced] >> np.uint64(32) == number]
+            left = dataset.get_fragment(int(number)).delete(f"id IN ({', '.join(map(str, ids[own].tolist()))})")
+            updated += [] if left is None else [left]
+            emptied += [int(number)] if left is None else []
+        if updated or emptied:
+            operation = lance.LanceOperation.Update(removed_fragment_ids=emptied, updated_fragments=updated)
+            dataset = lance.LanceDataset.commit(
+                storage.uri(IMAGES), operation, read_version=dataset.version, storage_options=storage.options
             )
-            if mended.told:
-                writer.replace_model(mended.model, mended.calibrated_on, remove_old=False)
-            suspect = _damaged(snapshot, features)
-            ids = {picture.id for picture in suspect}
-            lacking = [picture for picture in forget_damaged(writer, mended.model) if picture.id not in ids]
-            files = [] if saved is None else saved.files
-            summary = Summary()
-            if suspect or files or lacking:
-                scope = Scope([], [], [*(picture.path for picture in (*suspect, *lacking)), *files])
-                wanted = [picture.id for picture in lacking]
-                summary = Indexing(writer, mended.model, scope, ids, wanted).run(progress)
-            lost = still_without(writer, lacking)
-            if mended.told and writer.state.calibrated_on == 0:
-                writer.calibrate(mended.model)
-            lost_folders = saved is not None and saved.state is None and not writer.state.folders
-        finally:
-            writer.close()
-    return Repaired(
-        None if saved is None else len(saved.pictures),
-        len(suspect),
-        summary,
-        mended.told,
-        lost_folders,
-        len(lacking),
-        lost,
-    )
+    storage.sync_version(IMAGES, dataset)
 
 
-def _is_sound(folder: Path) -> bool:
-    """Whether SQLite finds nothing wrong, and everything is as it was written."""
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _find_damage(table: ImageTable) -> _Damage:
+    damage = _Damage()
+    for fragment in table.dataset.get_fragments():
+        number = fragment.fragment_id
+        try:
+            with table.storage.reading():
+                rows = fragment.to_table(columns=list(dict.fromkeys([*RECORD, *LISTING, *_TEXTS])))
+        except GalleryError:
+            damage.fragments[number] = fragment.physical_rows
+            continue
+        ids = rows["id"].to_numpy()
+        unreadable = [place for place in range(len(rows)) if not _is_sound(table, rows.slice(place, 1))]
+        if unreadable:
+            damage.unreadable[number] = ids[unreadable].tolist()
+        sealed = set(table.columns) - {*RECORD, *LISTING, *_TEXTS}
+        wrong = np.zeros(len(ids), bool)
+        for column in sealed:
+            wrong |= ~_are_sound(table, fragment, ids, column)
+        damage.suspect |= set(ids[wrong].tolist()) - set(ids[unreadable].tolist())
+    return damage
+
+
+def _is_sound(table: ImageTable, row: pa.Table) -> bool:
     try:
-        with closing(sqlite3.connect(folder / DATABASE)) as connection:
-            if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                return False
-        snapshot = database.read_snapshot(folder, thorough=True)
-    except (DamagedError, sqlite3.DatabaseError, OverflowError, UnicodeDecodeError):
+        record = table._records(row.select(list(RECORD)))[0]
+        listing_of(row.select(list(LISTING)), str(table.storage))
+        ids = row["id"].to_numpy()
+        texts = {"path": os.fsencode(record.path), "name": as_text(record.name).encode()}
+        sound = [row["name"].to_pylist() == [as_text(record.name)], row["id_checksum"].to_numpy() == hash_ids(ids)]
+        sound += [row[f"{kind}_checksum"].to_numpy() == hash_texts(ids, [text]) for kind, text in texts.items()]
+    except (GalleryError, ValueError, TypeError, AttributeError):
         return False
-    if snapshot.is_old:
-        return _old_fits(folder, snapshot.state, list(snapshot.pictures()))
-    tables = _readable(folder / DATABASE)
-    return all(State.of_values(_mapping(tables[table])) is not None for table in STATES)
+    return record.id > 0 and all(map(bool, sound))
 
 
-def _damaged(snapshot: Snapshot, features: Features) -> list[Picture]:
-    """Pictures whose features are not those that were written."""
-    return [
-        picture
-        for picture in snapshot.pictures()
-        if checksum(features.read(np.array([picture.row]))[0]) != picture.features_crc
+def _are_sound(table: ImageTable, fragment: lance.LanceFragment, ids: np.ndarray, column: str) -> np.ndarray:
+    """Return which rows of a column are as they were written; none if it cannot be read."""
+    try:
+        with table.storage.reading():
+            rows = fragment.to_table(columns=[column])
+    except GalleryError:
+        return np.zeros(len(ids), bool)
+    sealed, valid = bytes_of(rows[column])
+    # Every image has activations; other columns may be empty.
+    sound = ~valid & (column != ACTIVATIONS)
+    sound[valid] = unseal(ids[valid], sealed[valid])[1]
+    return np.asarray(sound)
+
+
+def _drop(storage: Storage, table: ImageTable, damage: _Damage) -> None:
+    """Remove rows and fragments that cannot be read."""
+    if not (damage.unreadable or damage.fragments):
+        return
+    emptied, updated = list(damage.fragments), []
+    with storage.reading():
+        for number, ids in damage.unreadable.items():
+            left = table.fragment(number).delete(f"id IN ({', '.join(map(str, ids))})")
+            if left is None:
+                emptied.append(number)
+            else:
+                updated.append(left)
+        lance = load_lance()
+        operation = lance.LanceOperation.Update(removed_fragment_ids=emptied, updated_fragments=updated)
+        lance.LanceDataset.commit(
+            storage.uri(IMAGES), operation, read_version=table.version, storage_options=storage.options
+        )
+
+
+def _repair_small_tables(storage: Storage) -> list[str]:
+    """Go back to older versions of the small tables that cannot be read, or empty them."""
+    told = []
+    tables: list[tuple[str, Callable[[Storage], object], str]] = [
+        (UNREADABLE, read_unreadable, "the list of unreadable files was damaged and is empty"),
+        (DEFINITIONS, read_definitions, "the definitions were damaged and are lost"),
     ]
+    for name, read, lost in tables:
+        try:
+            read(storage)
+        except DamagedError:
+            try:
+                notes = _repair_version(storage, name)
+                read(storage)
+            except DamagedError:
+                storage.remove(name)
+                notes = [lost]
+            told += notes
+    return told
 
 
-def _rebuild(folder: Path, saved: _Saved, given: Model | None) -> None:
-    """Writes a database of what was saved from the damaged one."""
-    state = saved.state
-    if state is None:
-        state = _derived_state(folder, saved, given)
-        forget_derived(folder)  # its rows are others, perhaps
-    records = [picture.record for picture in saved.pictures]
-    database.create(folder, replace(state, pictures=len(records), edition=0), records, saved.broken, saved.definitions)
+# --- the model ------------------------------------------------------------------------------------------------------
 
 
-def _saved(folder: Path) -> _Saved:
-    tables = _readable(folder / DATABASE)
-    values = _mapping(tables[STATES[0]])
-    is_old = bool(tables["folders"]) and not tables[STATES[1]]
-    if is_old:
-        state, records, broken = format_1.converted(values, tables["folders"], tables["pictures"], tables["broken"])
-    else:
-        state = database.stored_state(_mapping(tables[table]) for table in STATES)
-        records = tables["pictures"]
-        broken = [record for record in tables["broken"] if is_sound(record, values_crc)]
-    sound, files = _divided(records)
-    folders = () if state is None else state.folders
-    if state is not None and not (_fits(state, sound) and (not is_old or _old_fits(folder, state, sound))):
-        state = None
-    definitions = [record for record in tables["definitions"] if is_sound(record, values_crc)]
-    return _Saved(state, sound, broken, definitions, files, values, folders)
+def _repair_model(writer: Writer, given: Model | None, suspect: set[int]) -> tuple[Model, str]:
+    """Return the gallery's model, from another copy if it is damaged, and what was done.
 
-
-def _divided(records: list[Record]) -> tuple[list[Picture], list[str]]:
-    """The pictures of sound records, none twice, and the files that the others name."""
-    pictures: dict[int, Picture] = {}
-    paths: set[str] = set()
-    rows: set[int] = set()
-    doubtful: list[str] = []
-    for record in records:
-        if not is_sound(record):
-            if len(record) > 1 and isinstance(record[1], bytes):
-                doubtful.append(os.fsdecode(record[1]))
-            continue
-        identity, path, *rest, _ = record
-        picture = Picture(identity, os.fsdecode(path), *rest)
-        if (
-            identity > 0
-            and picture.row >= 0
-            and not (identity in pictures or picture.path in paths or picture.row in rows)
-        ):
-            pictures[identity] = picture
-            paths.add(picture.path)
-            rows.add(picture.row)
-    files = [path for path in doubtful if path not in paths and "\0" not in path and os.path.isfile(path)]  # noqa: PTH113
-    return sorted(pictures.values()), sorted(set(files))
-
-
-def _readable(file: Path) -> dict[str, list[Record]]:
-    """The rows of each table before the first damaged page, and those after the last."""
-    tables = {}
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")  # or nothing can be read of a file that was cut off
-        for table in _TABLES:
-            found: dict[Record, None] = {}
-            for direction in ("ASC", "DESC"):
-                try:
-                    for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid {direction}"):
-                        found[row] = None
-                except (sqlite3.Error, OverflowError, UnicodeDecodeError):
-                    continue
-                break
-            tables[table] = list(found)
-    return tables
-
-
-def _mapping(rows: list[Record]) -> dict[str, Any]:
-    return {row[0]: row[1] for row in rows if len(row) == 2 and isinstance(row[0], str)}
-
-
-def _fits(state: State, pictures: list[Picture]) -> bool:
-    """Whether a state knows of all these pictures."""
-    return all(picture.id < state.next_id and picture.row < state.rows for picture in pictures)
-
-
-def _old_fits(folder: Path, state: State, pictures: list[Picture]) -> bool:
-    """Whether a state of 0.1, which has no checksum, can be right: by the features that are there, and the model."""
-    numbers = first_files(folder)
-    matching = {number: _matching(folder, state.width, number, pictures) for number in {*numbers, state.first_file}}
-    if matching[state.first_file] < max(matching.values()) or (pictures and not any(matching.values())):
-        return False
-    if state.rows > max(_stored_rows(folder, state.width), *(picture.row + 1 for picture in pictures), 0):
-        return False
+    A model that the gallery calibrated for itself is returned without calibration, which takes all rows to be sound;
+    codes, which depend on it, are dropped.
+    """
+    storage, state = writer.storage, writer.state
     try:
-        model = Model.load(folder / state.model)
+        model = Model.load(storage.local_copy(state.model))
+        if model.id == state.model_id:
+            return model, ""
     except ModelError:
-        return True  # which is mended for itself
-    return model.id == state.model_id and model.backbone.width == state.width
+        pass
+    if given is not None:
+        if given.id != state.model_id:
+            raise GalleryError(f"this is model {given.id}, and {storage} was made with {state.model_id}")
+        save_model(storage, given)
+        return given, "the model was damaged and is restored from the copy"
+    if state.calibrated_on is None:
+        raise GalleryError(
+            f"the model of {storage} is damaged: andornot index --repair --model COPY takes another copy"
+        )
+    recipe = _recipe_of(storage, state)
+    model = own_model(recipe)
+    if not _makes_stored_activations(model, writer.table, suspect):
+        raise GalleryError(
+            f"the model of {storage} is damaged, and its backbone was another one than {recipe.backbone}: "
+            "andornot index --repair --model COPY takes another copy; without one, index again into a new folder"
+        )
+    writer.drop_codes()
+    return model, "the model was damaged and is calibrated again"
 
 
-def _matching(folder: Path, width: int, first_file: int, pictures: list[Picture]) -> int:
-    """How many of some pictures have their features where they should be, if the first file is this one."""
-    count = 0
-    for picture in pictures[:: max(1, len(pictures) // _TELLING)]:
-        with suppress(OSError, DamagedError):
-            count += checksum(read_row(folder, width, first_file, picture.row)) == picture.features_crc
-    return count
+def _recalibrated(writer: Writer, model: Model) -> Model:
+    """Calibrate a model that is made again, if it was calibrated before."""
+    if writer.state.calibrated_on and len(writer.table):
+        return writer.calibrate(model)
+    writer.replace_model(model, 0)
+    return model
 
 
-def _derived_state(folder: Path, saved: _Saved, given: Model | None) -> State:
-    """The state as far as the other files tell it."""
-    pictures, named = saved.pictures, str(saved.values.get("model"))
-    for name, model in any_model(folder, named, given):
-        width, numbers = model.backbone.width, first_files(folder)
-        first_file = max(numbers, key=partial(_matching, folder, width, pictures=pictures), default=1)
-        if not pictures:
-            first_file = max(numbers, default=0) + 1
-        read = partial(read_row, folder, width, first_file)
-        if reproduces(model, pictures, read, width) is False:
+def _repair_projections(writer: Writer, damage: _Damage) -> list[str]:
+    """Drop projections whose files are damaged, to be fitted again when all rows are sound.
+
+    Without the basis of regions all images must be encoded again.
+    """
+    notes, state = [], writer.state
+    try:
+        writer.components()
+    except DamagedError:
+        writer.drop_codes()
+        notes.append("the projection of images was damaged and is fitted again")
+    if state.basis and not repair_basis(writer.storage, state.basis):
+        writer.save_state(basis="", retired=(*state.retired, (state.basis, 0.0), (basis_copy(state.basis), 0.0)))
+        damage.suspect |= set(writer.table.ids.tolist())
+        notes.append("the basis of regions was damaged: all images are encoded again")
+    return notes
+
+
+def _recipe_of(storage: Storage, state: State) -> Recipe:
+    """Return what the model's description says, if it is readable; else the default recipe of galleries."""
+    try:
+        text = (storage.local_copy(state.model) / DESCRIPTION).read_text(encoding="utf-8")
+        return make_recipe(json.loads(text)["recipe"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return load_recipe("photos")
+
+
+def _makes_stored_activations(model: Model, table: ImageTable, suspect: set[int]) -> bool:
+    """Return whether a model makes the activations that are stored; True if no file is left to try."""
+    if model.backbone.width != table.state.width:
+        return False
+    same: list[bool] = []
+    for identity in table.ids.tolist():
+        if identity in suspect or len(same) == _TRIED:
             continue
-        if name != named:  # of which nobody knows whose it is
-            name = free_model_name(folder, name)
-            model.save(folder / name)
-        rows = max((picture.row for picture in pictures), default=-1) + 1
-        calibrated_on = 0 if is_uncalibrated(model) else None
-        next_id = _next_id(folder, saved, width)
-        state = State(name, model.id, width, calibrated_on, first_file, rows, next_id, folders=saved.folders)
-        return found_beside(folder, state, model, pictures)
-    raise GalleryError(
-        f"{folder} cannot be repaired: its model is lost too; andornot index --repair --model COPY takes another copy "
-        "of it; or index the pictures into a new gallery"
-    )
+        record = table.get(identity)
+        if record is not None and (made := _activations_now(model, record)) is not None:
+            stored = table.activations(np.array([identity]))[0].astype(np.float32)
+            same.append(bool(np.abs(made - stored).max() <= _TOLERANCE * max(float(np.abs(stored).max()), 1e-3)))
+    return not same or sum(same) > len(same) / 2
 
 
-def _next_id(folder: Path, saved: _Saved, width: int) -> int:
-    """One that no picture has, and none had, as far as that is known: most had a row of features of their own."""
-    said = saved.values.get("next_id")
-    said = said if isinstance(said, int) and said < _LARGEST_ID else 1
-    return max(said, _stored_rows(folder, width) + 1, *(picture.id + 1 for picture in saved.pictures))
-
-
-def _stored_rows(folder: Path, width: int) -> int:
-    return sum(feature_file(folder, number).stat().st_size for number in first_files(folder)) // (2 * width)
+def _activations_now(model: Model, record: ImageRecord) -> np.ndarray | None:
+    try:
+        if digest_of(record.path) == record.digest:
+            return np.asarray(to_half(model.activations([record.path], progress=False))[0], np.float32)
+    except (OSError, BrokenImageError):
+        pass
+    return None

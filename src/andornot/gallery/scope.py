@@ -1,4 +1,4 @@
-"""Which files an `index` looks at. A file is one picture, however many names links give it."""
+"""Which files an `index` looks at. A file is one image, however many names links give it."""
 
 import os
 from collections import Counter, defaultdict
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ..data.formats import taken_for_pictures
-from ..data.sources.folder import find_pictures, gallery_around, real_path
+from ..data.formats import taken_for_images
+from ..data.sources.folder import find_images, real_path, skipped_around
 from .errors import GalleryError
-from .paths import StrPath, absolute, is_inside
+from .records import StrPath, absolute, is_inside
 
 
 class Scope:
@@ -40,7 +40,7 @@ class Scope:
             return True
         if not self._covers(path):
             return False
-        return is_gone(path) or os.path.realpath(path) in self._real_found or gallery_around(path) is not None
+        return is_gone(path) or os.path.realpath(path) in self._real_found or skipped_around(path) is not None
 
     @cached_property
     def _real_found(self) -> set[str]:
@@ -50,8 +50,8 @@ class Scope:
         return path in self._files or any(is_inside(path, folder) for folder in self.folders)
 
 
-def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Scope:
-    """Finds the pictures in folders and files. `known` are the paths in the gallery.
+def find_files(paths: Sequence[str], known: Iterable[str], prune: bool) -> Scope:
+    """Find the images in folders and files. `known` are the paths in the gallery.
 
     A folder that has nothing of what the gallery knows from there is more likely a disk that is not mounted than one
     that was emptied: an error, unless `prune`.
@@ -62,10 +62,10 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
     found: list[str] = []
     skipped: Counter[str] = Counter()
     for path in paths:
-        around = gallery_around(os.path.realpath(path))
+        around = skipped_around(os.path.realpath(path))
         if around is not None and path not in in_gallery and not prune:
             raise GalleryError(
-                f"{path} is in the folder of the gallery {around}, where no pictures of yours should be: "
+                f"{path} is in the folder of the gallery {around}, where no images of yours should be: "
                 "move them elsewhere, and give that folder"
             )
         if os.path.isfile(path) and around is None:  # noqa: PTH113
@@ -73,32 +73,32 @@ def look_through(paths: Sequence[str], known: Iterable[str], prune: bool) -> Sco
             continue
         folders.append(path)
         is_folder = os.path.isdir(path)  # noqa: PTH112
-        pictures = find_pictures(Path(path), skipped=skipped) if is_folder and around is None else []
-        found += pictures
-        if pictures or prune or path in in_gallery:
+        images = find_images(Path(path), skipped=skipped) if is_folder and around is None else []
+        found += images
+        if images or prune or path in in_gallery:
             continue
         if inside := sum(is_inside(other, path) for other in in_gallery):
             raise GalleryError(
-                f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} pictures from it: "
+                f"{path} is {'empty' if is_folder else 'not there'}, and the gallery has {inside:,} images from it: "
                 "is a disk not mounted? --prune drops them"
             )
         raise GalleryError(_nothing_in(path, skipped))
     return Scope(folders, files, set(found) - _other_names(set(found), in_gallery), skipped)
 
 
-def check_places(places: Iterable[StrPath]) -> None:
-    """A GalleryError for what `look_through` would find nothing in; it is not walked beyond the first picture."""
+def check_folders(places: Iterable[StrPath]) -> None:
+    """Raise a GalleryError if a folder has no image; the search stops at the first one."""
     for path in (str(absolute(place)) for place in places):
-        is_own = gallery_around(os.path.realpath(path)) is None
+        is_own = skipped_around(os.path.realpath(path)) is None
         is_file, is_folder = os.path.isfile(path), os.path.isdir(path)  # noqa: PTH112, PTH113
-        if not (is_own and (is_file or (is_folder and find_pictures(Path(path), first_only=True)))):
-            look_through([path], (), prune=False)  # which says what is wrong
+        if not (is_own and (is_file or (is_folder and find_images(Path(path), first_only=True)))):
+            find_files([path], (), prune=False)  # which says what is wrong
 
 
-def told_skipped(skipped: Mapping[str, int]) -> list[str]:
-    """A line for each kind of files that is not supported.
+def describe_skipped(skipped: Mapping[str, int]) -> list[str]:
+    """Return a line for each unsupported kind of file.
 
-    >>> told_skipped({".psd": 1, "video": 3})
+    >>> describe_skipped({".psd": 1, "video": 3})
     ['1 .psd file skipped: not supported', '3 videos skipped: not supported']
     """
     return [
@@ -108,7 +108,7 @@ def told_skipped(skipped: Mapping[str, int]) -> list[str]:
 
 
 def _other_names(found: set[str], known: set[str]) -> set[str]:
-    """Names of files that have a better one, found or known: their own, without links in it, or else the first."""
+    """Return paths of files that have a better path: one without links, or else the first in order."""
     names: dict[str, list[str]] = defaultdict(list)
     for folder in {os.path.dirname(path) for path in (*found, *known)}:  # noqa: PTH120
         names[os.path.realpath(folder)].append(folder)
@@ -139,5 +139,5 @@ def is_gone(path: str) -> bool:
 def _nothing_in(path: str, skipped: Mapping[str, int]) -> str:
     if not os.path.isdir(path):  # noqa: PTH112
         return f"{path} is not a folder"
-    others = "".join(f", {line}" for line in told_skipped(skipped))
-    return f"{path} has no picture in it{others}; {taken_for_pictures()}"
+    others = "".join(f", {line}" for line in describe_skipped(skipped))
+    return f"{path} has no image in it{others}; {taken_for_images()}"

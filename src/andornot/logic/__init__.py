@@ -5,13 +5,14 @@ from .distance import Score, containment, cross_entropy, degree_distance, expect
 from .formula import Formula
 from .operators import all_of, any_of, at_least, coimplication, difference, godel_not, implication
 from .representation import Representation
-from .tokens import FormulaError
+from .tokens import FormulaError, FormulaErrorCode
 
 __all__ = [
     "Atom",
     "Crop",
     "Formula",
     "FormulaError",
+    "FormulaErrorCode",
     "Representation",
     "Score",
     "all_of",

@@ -1,11 +1,11 @@
-"""The atoms of formulas: a picture, a crop of one, a word, or a name that somebody defined; how they are written."""
+"""Atoms of formulas (an image, a crop, a word or a defined name) and their notation."""
 
 import re
 import unicodedata
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-KINDS: Final = ("word", "picture")
+KINDS: Final = ("word", "image")
 RESERVED: Final = ("and", "or", "not", "at_least", "like")
 
 # No exponents: a written number then never grows longer than what was typed.
@@ -13,7 +13,7 @@ _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 
 
 class Crop(NamedTuple):
-    """A part of a picture: its edges as fractions of the picture from 0 to 1, or all as whole pixels.
+    """A part of an image: its edges as fractions of the image from 0 to 1, or all as whole pixels.
 
     >>> Crop(0.1, 0, 0.5, 1).in_pixels, Crop(0, 0, 300, 200).in_pixels
     (False, True)
@@ -34,7 +34,7 @@ class Crop(NamedTuple):
 
 
 class Atom(NamedTuple):
-    """What a formula is made of: `kind` is "word" or "picture" where the formula insists on one, else empty."""
+    """What a formula is made of: `kind` is "word" or "image" where the formula insists on one, else empty."""
 
     name: str
     kind: str = ""
@@ -46,7 +46,7 @@ class Atom(NamedTuple):
         return not self.kind and self.crop is None
 
     def __str__(self) -> str:
-        """As it stands in a formula; two atoms never have the same text.
+        """Return the atom as written in a formula; different atoms have different texts.
 
         >>> str(Atom("polar bear", "word")), str(Atom("a.jpg", crop=Crop(0, 0, 0.5, 1)))
         ('word:"polar bear"', 'a.jpg[0, 0, 0.5, 1]')
@@ -56,7 +56,7 @@ class Atom(NamedTuple):
 
 
 def write_name(name: str) -> str:
-    """A name as it stands in a formula: in quotes if it needs them."""
+    """Return a name as written in a formula: quoted if needed."""
     if is_bare(name):
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -64,7 +64,7 @@ def write_name(name: str) -> str:
 
 
 def is_bare(name: str) -> bool:
-    """Whether a name can stand in a formula without quotes."""
+    """Return whether a name needs no quotes in a formula."""
     return (
         bool(name)
         and is_name_character(name[0])
@@ -74,13 +74,13 @@ def is_bare(name: str) -> bool:
 
 
 def is_name_character(character: str) -> bool:
-    """Whether a name without quotes may have it anywhere."""
+    """Return whether an unquoted name may contain the character anywhere."""
     # Combining marks belong to letters: file names on some systems have é as e and an accent.
     return character.isalnum() or character in "_./" or unicodedata.category(character).startswith("M")
 
 
 def end_of_bare_name(text: str, start: int) -> int:
-    """A bare name goes on over name characters, and over `-` that has name characters on both sides."""
+    """Return the end of an unquoted name: name characters, and `-` between two of them."""
     end = start
     while end < len(text):
         after = end
@@ -93,12 +93,12 @@ def end_of_bare_name(text: str, start: int) -> int:
 
 
 def read_number(text: str) -> float | None:
-    """The number of such digits as 2, 0.5 or .5; None for anything else."""
+    """Parse a number such as 2, 0.5 or .5; None for anything else."""
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def write_number(number: float) -> str:
-    """The shortest decimal digits that are read as the same number.
+    """Return the shortest decimal notation that parses to the same number.
 
     >>> write_number(2.0), write_number(0.00001)
     ('2', '0.00001')

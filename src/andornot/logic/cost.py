@@ -1,7 +1,7 @@
 """What the `exact` meaning of a formula takes, known before it is computed: time on one core, and memory.
 
 The time of each kind of step was measured on one core (benchmarks/bench_logic.py compares the sum with what formulas
-take). Memory is bounded: the features of a picture are independent, and so many are computed at once as fit.
+take). Memory is bounded: the features of an image are independent, and so many are computed at once as fit.
 """
 
 import math
@@ -36,29 +36,30 @@ class Cost(NamedTuple):
     features_at_once: int
 
 
-class Plan(NamedTuple):
+class EvaluationPlan(NamedTuple):
     """The steps of an evaluation, how many nodes were looked at to find them, and passes over tensors that they take.
 
-    They are gone through `cases` times.
+    They are gone through `cases` times. `counters` is the number of tensors that an `at_least` counts in.
     """
 
     steps: Program
     looked_at: int
     passes: int
+    counters: int
     cases: int = 1
 
     def cost(self, shape: Sequence[int], item_bytes: int) -> Cost:
-        """For operands that broadcast to `(..., N, M)`, of so many bytes a number."""
+        """Return the cost for operands that broadcast to `(..., N, M)`, with that many bytes per number."""
         of_feature = math.prod(shape) // shape[-2] * item_bytes
         seconds = _seconds(self.looked_at, len(self.steps), self.passes, of_feature * shape[-2])
-        at_once = 2 * p.most_at_once(self.steps) + 5 * sum(node.op == p.NAME for node in self.steps)
-        at_once += max((2 * int(node.value) for node in self.steps if node.op == p.AT_LEAST), default=0)
-        features = max(1, min(shape[-2], _MAX_BYTES // (at_once * of_feature)))
+        at_once = 2 * p.most_at_once(self.steps) + 5 * sum(node.op == p.NAME for node in self.steps) + self.counters
+        # Of an empty batch a feature takes no memory at all.
+        features = max(1, min(shape[-2], _MAX_BYTES // max(1, at_once * of_feature)))
         return Cost(self.cases * seconds, at_once * features * of_feature, features)
 
 
-def plan_of_states(program: Program, shape: Sequence[int], item_bytes: int) -> Plan:
-    """For formulas of the lattice: names take three states. Raises TooLong as soon as the plan would take too long."""
+def plan_of_states(program: Program, shape: Sequence[int], item_bytes: int) -> EvaluationPlan:
+    """EvaluationPlan a formula of the lattice: names take three states. Raises TooLong if it would take too long."""
     looked_at = nodes = passes = 0
     tensor_bytes = math.prod(shape) * item_bytes
 
@@ -73,19 +74,26 @@ def plan_of_states(program: Program, shape: Sequence[int], item_bytes: int) -> P
             raise TooLong(seconds / done if done else math.inf)
 
     steps = expansion.expand(program, spend)
-    return Plan(steps, looked_at, passes)
+    counters = max((2 * int(node.value) for node in steps if node.op == p.AT_LEAST), default=0)
+    return EvaluationPlan(steps, looked_at, passes, counters)
 
 
-def plan_of_values(program: Program, repeated: int, num_values: int) -> Plan:
-    """For formulas with `-`: names that occur more than once take each of their values."""
+def plan_of_values(program: Program, repeated: int, num_values: int) -> EvaluationPlan:
+    """EvaluationPlan a formula with `-`, or with no repeated name: repeated names take each of their values."""
     passes = sum(_passes_by_values(node, num_values) for node in program)
-    return Plan(program, 0, passes, num_values**repeated)
+    counters = max((5 * _counted(node) + len(node.args) for node in program if node.op == p.AT_LEAST), default=0)
+    return EvaluationPlan(program, 0, passes, counters, num_values**repeated)
 
 
 def _passes_by_values(node: Node, num_values: int) -> int:
     if node.op == p.AT_LEAST:
-        return 8 * len(node.args) * min(int(node.value), len(node.args) + 1 - int(node.value))
+        return 5 * len(node.args) * _counted(node)
     return {p.NAME: 0, p.NOT: 1, p.MINUS: 3 * num_values}.get(node.op, 6)
+
+
+def _counted(node: Node) -> int:
+    """Return how many counts `godel.at_least` tracks."""
+    return min(int(node.value), len(node.args) + 1 - int(node.value))
 
 
 def _seconds(looked_at: int, nodes: int, passes: int, tensor_bytes: int) -> float:

@@ -1,4 +1,4 @@
-"""Where in a formula somebody types: what may stand there, and which part of the text it would replace."""
+"""Completion: what may be typed at a cursor in a formula, and which part of the text it would replace."""
 
 import re
 from typing import Final, Literal, NamedTuple
@@ -14,7 +14,7 @@ class Spot(NamedTuple):
     """A part of a text, from `start` to `end`, in which or behind which the cursor is.
 
     `beginning` is the name that stands there as far as the cursor, without quotes. `expects` says what may stand
-    there: after an operand only an operator. `kind` is "word" or "picture" after `word:` and `picture:`; `in_list`:
+    there: after an operand only an operator. `kind` is "word" or "image" after `word:` and `image:`; `in_list`:
     it is in the brackets of `like` or `at_least`, which list terms.
     """
 
@@ -27,7 +27,7 @@ class Spot(NamedTuple):
 
 
 def spots(text: str, cursor: int) -> list[Spot]:
-    """The spots at a cursor, the longest first: `polar b` may become one name, or the end of two.
+    """Return the spots at a cursor, longest first: `polar b` may become one name, or the end of two.
 
     >>> [spot.beginning for spot in spots("dog and polar b", 15)]
     ['polar b', 'b']
@@ -66,7 +66,7 @@ def spots(text: str, cursor: int) -> list[Spot]:
 
 
 def _is_typed(piece: Token, cursor: int) -> bool:
-    """Whether the cursor is in a name, or behind it, where it may go on."""
+    """Return whether the cursor is in a name or right behind it."""
     is_name = piece.kind == "name" or piece.kind in RESERVED
     return is_name and piece.start < cursor and (cursor < piece.end if piece.is_quoted else cursor <= piece.end)
 
@@ -80,7 +80,7 @@ def _beginning(text: str, here: Token | None, cursor: int) -> str:
 
 
 def _start_of_names(before: list[Token], start: int) -> int:
-    """Where the names begin that stand right before, with nothing but spaces between them, or a `-` without any."""
+    """Return the start of the names right before, separated by spaces or by a `-` without spaces."""
     for place in range(len(before) - 1, -1, -1):
         piece = before[place]
         is_glued = piece.kind == "-" and piece.end == start and place and before[place - 1].end == piece.start
@@ -91,7 +91,7 @@ def _start_of_names(before: list[Token], start: int) -> int:
 
 
 def _open_brackets(before: list[Token]) -> list[str]:
-    """What each bracket that is still open belongs to: a list by its name, or the bracket itself."""
+    """Return what each open bracket belongs to: the name of a list, or the bracket itself."""
     brackets: list[str] = []
     for place, piece in enumerate(before):
         if piece.kind in ("(", "["):
@@ -103,7 +103,7 @@ def _open_brackets(before: list[Token]) -> list[str]:
 
 
 def _pieces(text: str) -> list[Token]:
-    """The tokens of a text that may be wrong: what is none is left out, and a quote that is open goes on to the end."""
+    """Tokenize a text that may be wrong: skip invalid characters; an unclosed quote runs to the end."""
     pieces: list[Token] = []
     position = 0
     while position < len(text):

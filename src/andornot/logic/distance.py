@@ -3,7 +3,7 @@
 Each function takes a query `(*q, N, M)` and a gallery `(*g, N, M)` and returns `(*q, *g)`; with `paired=True`
 leading dimensions broadcast against each other instead. Half precision is added up in float32.
 
-Each is an inner product of a vector made of the query with one made of the picture: `SCORES` has both, for whoever
+Each is an inner product of a vector made of the query with one made of the image: `SCORES` has both, for whoever
 keeps the vectors of a gallery.
 """
 
@@ -19,7 +19,7 @@ from .representation import PROBABILITY_FLOOR, Representation, check_same_featur
 
 
 def cross_entropy(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
-    """The paper's distance: `-1/N Σ q·log g`, the query in the target's place. Eq. (cross-entropy).
+    """Compute the paper's distance `-1/N Σ q·log g`, with the query as the target. Eq. (cross-entropy).
 
     Probabilities of the gallery below 1e-12 count as 1e-12, so it is finite: at most 27.7.
 
@@ -34,7 +34,7 @@ def cross_entropy(query: Representation, gallery: Representation, *, paired: boo
 
 
 def degree_distance(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
-    """`1 - cosine` of the possession degrees: from 0 (same proportions) to 1 (no feature in common).
+    """Compute `1 - cosine` of the possession degrees: 0 (same proportions) to 1 (no feature in common).
 
     A representation without any feature is at distance 1 from everything.
 
@@ -47,7 +47,7 @@ def degree_distance(query: Representation, gallery: Representation, *, paired: b
 
 
 def containment(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
-    """How far a picture has at least the query's features: the mean truth of `implication(query, picture)`.
+    """Compute how far an image has at least the query's features: the mean truth of `implication(query, image)`.
 
     From 0 to 1, and here more is nearer. Expectation is linear in both, so it is an inner product as well.
 
@@ -60,7 +60,7 @@ def containment(query: Representation, gallery: Representation, *, paired: bool 
 
 
 def expected_bce(prediction: Representation, target: Representation) -> Tensor:
-    """Binary cross-entropy of the possession degrees, mean over the N features, pair by pair. Sec. IV-D.
+    """Compute the binary cross-entropy of the possession degrees, mean over N features, pairwise. Sec. IV-D.
 
     Unlike `cross_entropy` it grows with the distance between the truth values.
 
@@ -79,15 +79,19 @@ def expected_bce(prediction: Representation, target: Representation) -> Tensor:
 
 
 def _wide(representation: Representation) -> Representation:
-    """Itself, or a float32 copy of half precision."""
+    """Return the tensor, in float32 if it is in half precision."""
     dtype = wide_dtype(representation.dtype)
     return representation if representation.dtype == dtype else representation.to(dtype)
 
 
 def _direction(representation: Representation) -> Tensor:
     degrees = _wide(representation).degrees
-    # The squares of small degrees, such as an AND of many pictures has, would be too small to add up.
-    largest = degrees.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(degrees.dtype).tiny)
+    # The squares of small degrees, such as an AND of many images has, would be too small to add up.
+    tiny = torch.finfo(degrees.dtype).tiny
+    largest = degrees.detach().amax(-1, keepdim=True).clamp(min=tiny)
+    if degrees.requires_grad:
+        # Of no features at all, or almost none, the gradient is too large for any number: it counts as 0.
+        degrees = torch.where(largest <= 8 * tiny, degrees.detach(), degrees)
     return torch.nn.functional.normalize(degrees / largest, dim=-1)
 
 
@@ -100,7 +104,7 @@ def _logarithms(gallery: Representation) -> Tensor:
 
 
 def _truth_of_implication(query: Representation) -> Tensor:
-    """E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the picture."""
+    """Return E[Q → v] = P(Q ≤ v) + v·P(Q > v), for each truth value v of the image."""
     probs = _wide(query).probs
     values = torch.linspace(0, 1, query.num_values, device=probs.device, dtype=probs.dtype)
     return ((tails.at_most(probs) + values * tails.above(probs)) / query.num_features).flatten(-2)
@@ -115,7 +119,7 @@ Distance = Callable[[Representation, Representation], Tensor]
 
 
 class Score(NamedTuple):
-    """How pictures are compared with a query: by the inner product of these two vectors; more is nearer."""
+    """How images are compared with a query: by the inner product of these two vectors; more is nearer."""
 
     query: Callable[[Representation], Tensor]
     gallery: Callable[[Representation], Tensor]

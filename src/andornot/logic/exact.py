@@ -27,7 +27,7 @@ class Tails(NamedTuple):
 
 
 def evaluate(plan: Program, probs: Mapping[str, Tensor]) -> Tensor:
-    """The distribution `(..., N, M)` of the formula that was planned, from those of its names."""
+    """Return the distribution `(..., N, M)` of the formula that was planned, from those of its names."""
     evaluation = _Evaluation(probs)
     return _distribution(p.run(plan, evaluation.apply))
 
@@ -54,7 +54,7 @@ class _Evaluation:
         self._states: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
 
     def apply(self, _: int, node: Node, operands: list[Tails]) -> Tails:
-        """The tails of a node, from those of its operands, which are independent."""
+        """Return the tails of a node, from those of its operands, which are independent."""
         if node.op == p.NAME:
             return self._names[str(node.value)]
         if node.op == p.CONSTANT:
@@ -82,7 +82,7 @@ class _Evaluation:
         )
 
     def _state_probs(self, name: Tails) -> tuple[Tensor, Tensor, Tensor]:
-        """P(below both thresholds), P(between them), P(at or above both), for each i."""
+        """Return P(below both thresholds), P(between them), P(at or above both), for each i."""
         reach, miss = name
         below = torch.where(self._lower_half, miss, miss.flip(-1))
         above = torch.where(self._lower_half, reach.flip(-1), reach)
@@ -97,7 +97,7 @@ def _tails_of(probs: Tensor) -> Tails:
 
 
 def _poisson_binomial(k: int, operands: Sequence[Tails]) -> Tails:
-    """P(at least k of the operands reach i) and P(fewer do)."""
+    """Return P(at least k of the operands reach i) and P(fewer do)."""
     exactly = [torch.ones_like(operands[0].reach)]
     enough = torch.zeros_like(operands[0].reach)
     for reach, miss in operands:
@@ -108,7 +108,7 @@ def _poisson_binomial(k: int, operands: Sequence[Tails]) -> Tails:
 
 
 def _distribution(result: Tails) -> Tensor:
-    """Probabilities as steps of the tail; of the two tails the smaller one, whose steps are rounded less."""
+    """Return probabilities as steps of the tail; of the two tails the smaller one, whose steps are rounded less."""
     pad = torch.nn.functional.pad
     reach, miss = (
         pad(pad(result.reach, (1, 0), value=1.0), (0, 1)),

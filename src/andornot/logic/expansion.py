@@ -24,7 +24,7 @@ Spend = Callable[[Node | None, float], None]
 
 
 def expand(program: Program, spend: Spend) -> Program:
-    """The plan of a formula: no operands share a name, but for the cases of EXPAND. `spend` may raise, to end it."""
+    """Return the plan of a formula: operands share no name, except in EXPAND. `spend` may raise to stop it."""
     return _Expansion(program, spend).plan()
 
 
@@ -48,7 +48,7 @@ class _Expansion:
         return self._table.program(self._plan(self._root, 1.0))
 
     def _plan(self, root: int, share: float) -> int:
-        """The node that computes a formula, which is a `share` of all there is to plan."""
+        """Return the node that computes a formula, which is a `share` of all there is to plan."""
         needed, shared = self._down_to_shared_names(root)
         for index in needed:
             if index in shared:
@@ -61,7 +61,7 @@ class _Expansion:
         return self._planned[root]
 
     def _down_to_shared_names(self, root: int) -> tuple[list[int], set[int]]:
-        """What has to be planned for a formula, operands first; and those of it whose operands share a name."""
+        """Return what has to be planned for a formula, operands first; and those of it whose operands share a name."""
         needed, shared, waiting = set[int](), set[int](), [root]
         while waiting:
             index = waiting.pop()
@@ -88,7 +88,7 @@ class _Expansion:
         return self._add(op, args, value)
 
     def _restrict(self, root: int, name: str, state: int) -> int:
-        """The formula with a state in a name's place, simplified."""
+        """Return the formula with a state in a name's place, simplified."""
         moved = self._restricted[name, state]
         for index in self._that_mention(root, name, moved):
             self._spend(None, self._done)
@@ -167,7 +167,7 @@ class _Expansion:
 
 
 def _overlap(masks: Iterable[int]) -> int:
-    """The bits that are in more than one of them."""
+    """Return the bits that are in more than one of them."""
     seen = twice = 0
     for mask in masks:
         twice |= seen & mask

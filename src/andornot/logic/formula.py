@@ -21,7 +21,7 @@ from .operators import Logic, get_logic
 from .parser import Mention, Parsed, ParsedTerm
 from .program import Node, Program
 from .representation import Representation, check_same_features
-from .tokens import FormulaError
+from .tokens import FormulaError, FormulaErrorCode
 
 # Of a name that nobody knows so much is told.
 _LONGEST: Final = 100
@@ -30,11 +30,11 @@ Degrees = TypeVar("Degrees", Tensor, np.ndarray)
 
 
 class Formula:
-    """A term, which describes a picture, or a condition, which says what pictures must be.
+    """A term, which describes an image, or a condition, which says what images must be.
 
     A term joins atoms with `|`, `&`, `~`, `-`, `at_least(k, …)` and `like(…)`. A condition joins terms with `or`,
     `and`, `not`, and may weigh them: `2*a`. An atom is a name, also in "quotes", a crop of one, such as
-    `a[left, top, right, bottom]`, or a name of a kind, `word:a` or `picture:a`.
+    `a[left, top, right, bottom]`, or a name of a kind, `word:a` or `image:a`.
 
     >>> f = Formula("(a|b) & !c")
     >>> str(f), f.names, f.is_condition
@@ -51,7 +51,7 @@ class Formula:
     """
 
     def __init__(self, text: str) -> None:
-        """Raises a FormulaError with a caret under the spot if `text` is no formula."""
+        """Raise a FormulaError with a caret under the mistake if `text` is not a formula."""
         if not isinstance(text, str):
             raise TypeError(f"a formula is a text, got {type(text).__name__}")
         self._text: str | None = text
@@ -60,7 +60,7 @@ class Formula:
 
     @classmethod
     def _part(cls, source: str, term: ParsedTerm) -> "Formula":
-        """A term that stands somewhere in a text."""
+        """Return a term as part of a text."""
         part = cls.__new__(cls)
         part._text, part._source = None, source
         part._parsed = Parsed((Node(p.TERM),), (term,), term.mentions, {0: term.mentions[0].start})
@@ -116,12 +116,12 @@ class Formula:
 
     @property
     def positive_terms(self) -> tuple["Formula", ...]:
-        """The terms that a picture should show: those that occur without `not`, all brackets dissolved."""
+        """The terms that an image should show: those that occur without `not`, all brackets dissolved."""
         return tuple(self.terms[number] for number in sorted(truth.signs_of(self._parsed.condition)[0]))
 
     @property
     def negative_terms(self) -> tuple["Formula", ...]:
-        """The terms that a picture should not show. One that is asked for both ways is among both.
+        """The terms that an image should not show. One that is asked for both ways is among both.
 
         >>> f = Formula("a and not (b or not c) and not a")
         >>> f.positive_terms, f.negative_terms
@@ -168,12 +168,12 @@ class Formula:
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
-    def error_at(self, what: str | Atom, message: str) -> FormulaError:
-        """An error that points at the first mention of a name or an atom."""
-        return FormulaError(message, self._source, self._first(what).start)
+    def error_at(self, what: str | Atom, message: str, code: FormulaErrorCode = "invalid-name") -> FormulaError:
+        """Return an error that points at the first mention of a name or an atom."""
+        return FormulaError(message, self._source, self._first(what).start, code=code)
 
     def unknown_name(self, name: str, known: Iterable[str]) -> FormulaError:
-        """The error for a name that stands for nothing, with what may have been meant."""
+        """Return the error for an unknown name, with suggestions."""
         _, start, end, _ = self._first(name)
         before, after = self._source[:start].rstrip(), self._source[end:].lstrip()
         names = list(map(str, known))
@@ -189,38 +189,42 @@ class Formula:
         else:
             hint = ""
         shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
-        return FormulaError(f'unknown name "{shown}"' + (f"; {hint}" if hint else ""), self._source, start, nearest)
+        message = f'unknown name "{shown}"' + (f"; {hint}" if hint else "")
+        return FormulaError(message, self._source, start, nearest, code="unknown-name")
 
     def _first(self, what: str | Atom) -> Mention:
         return next(mention for mention in self.mentions if what in (mention.name, mention.atom))
 
     def _no_term(self) -> FormulaError:
-        """What says that a condition is no term, at the first word or weight that makes it one."""
+        """Return the error for a condition in the place of a term, at the first word or weight that makes it one."""
         made = [(at, self.condition[index]) for index, at in self._parsed.positions.items()]
         position, node = min((at, node) for at, node in made if node.op != p.TERM)
         if node.op == p.WEIGHT:
-            message = "a weight makes this a condition, which has a truth in each picture and no representation"
+            message = "a weight makes this a condition, which has a truth in each image and no representation"
         else:
             sign = {p.AND: "&", p.OR: "|", p.NOT: "~"}[node.op]
-            message = f'"{node.op}" makes this a condition, which has a truth in each picture and no representation; '
-            message += f'"{sign}" joins pictures' if node.op != p.NOT else f'"{sign}" is for pictures'
-        return FormulaError(message, self._source, position)
+            message = f'"{node.op}" makes this a condition, which has a truth in each image and no representation; '
+            message += f'"{sign}" joins images' if node.op != p.NOT else f'"{sign}" is for images'
+        return FormulaError(message, self._source, position, code="condition-in-term")
 
     # --- truth ------------------------------------------------------------------------------------------------------
 
     def truth(self, values: Mapping[str, Degrees] | Mapping["Formula", Degrees], logic: str = "product") -> Degrees:
-        """The truth of the condition in each picture, given that of each term: degrees from 0 to 1, which broadcast.
+        """Compute the truth of the condition in each image from that of each term: degrees from 0 to 1, broadcast.
 
         The key of a term is its text, with any spaces, or the term itself. `logic`: "product" (AND is a·b, OR is
         a + b - a·b), "godel" (the smaller, the larger) or "lukasiewicz" (max(0, a + b - 1), min(1, a + b)). NOT is
-        1 - t in all three. NumPy arrays give an array.
+        1 - t in all three. NumPy arrays give an array. The result shares no memory with what was given.
         """
         given = self._by_term(values)
-        result = self.truth_of_terms(truth.checked(dict(zip(map(str, self.terms), given, strict=True))), logic)
+        terms = truth.checked(dict(zip(map(str, self.terms), given, strict=True)))
+        result = self.truth_of_terms(terms, logic)
+        if any(result is term for term in terms):  # a term alone is as true as it is
+            result = result.clone()
         return result if isinstance(given[0], Tensor) else result.numpy()
 
     def truth_of_terms(self, truths: Sequence[Tensor], logic: str = "product") -> Tensor:
-        """`truth`, unchecked, from tensors in the order of `terms`: for one block of pictures after the other.
+        """Compute `truth` without checks, from tensors in the order of `terms`: for blocks of images.
 
         It never falls if the truth of a term rises that is no negative term, nor rises if that of one rises that is no
         positive term. So it is at most what it is for the highest truths of positive and the lowest of negative terms.
@@ -235,7 +239,7 @@ class Formula:
         return truth.steps_of(self.condition)
 
     def _by_term(self, values: Mapping[str, Degrees] | Mapping["Formula", Degrees]) -> list[Degrees]:
-        """The values in the order of the terms."""
+        """Return the values in the order of the terms."""
         numbers = {term: number for number, term in enumerate(self.terms)}
         found: dict[int, Degrees] = {}
         for key, value in values.items():
@@ -247,7 +251,8 @@ class Formula:
             found[number] = value
         for term, number in numbers.items():
             if number not in found:
-                raise FormulaError(f'the truth of "{term}" is not given', self._source, term.mentions[0].start)
+                message = f'the truth of "{term}" is not given'
+                raise FormulaError(message, self._source, term.mentions[0].start, code="missing-value")
         return [found[number] for number in range(len(numbers))]
 
     # --- the representation of a term -------------------------------------------------------------------------------
@@ -258,7 +263,7 @@ class Formula:
         semantics: str = "exact",
         logic: str | Logic = "godel",
     ) -> Representation:
-        """The representation of a term, given that of each atom; leading dimensions broadcast.
+        """Compute the representation of a term from that of each atom; leading dimensions broadcast.
 
         The key of an atom is its name, or its text where it has a kind or a crop, or the atom itself.
         `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
@@ -275,14 +280,16 @@ class Formula:
         return evaluation.evaluate(known, semantics, chosen)
 
     def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
-        """What `evaluate` takes for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
+        """Return the cost of `evaluate` for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
 
-        That of `semantics="exact"`. Where one picture's representation `(N, M)` takes more than a few seconds, this is
+        That of `semantics="exact"`. Where one image's representation `(N, M)` takes more than a few seconds, this is
         a FormulaError, as it is for `evaluate`; how many are computed at once is up to the caller.
 
         >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
         True
         """
+        if len(shape) < 2 or shape[-2] < 1 or shape[-1] < 2:
+            raise ValueError(f"expected a shape (..., N, M) with N ≥ 1 and M ≥ 2, got {tuple(shape)}")
         return self._evaluation.cost(shape, dtype)
 
     @property
@@ -292,7 +299,7 @@ class Formula:
         return self._parsed.terms[0]
 
     def _within(self, root: int) -> "Formula":
-        """The part of a term that is computed by that operation."""
+        """Return the part of a term that is computed by that operation."""
         program, mentions, positions = self._term
         kept = p.needed(program, root)
         atoms = {str(program[index].value) for index in kept if program[index].op == p.NAME}
@@ -313,13 +320,13 @@ class Formula:
             if given in values:
                 return values[given]  # type: ignore[index]
         if not atom.is_plain:
-            raise self.error_at(atom, f"the value of {key} is not given")
+            raise self.error_at(atom, f"the value of {key} is not given", "missing-value")
         raise self.unknown_name(atom.name, map(str, values))
 
     # --- as a value -------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        """The usual way to write it; it parses to an equal formula."""
+        """Return the formula in canonical notation, which parses to an equal formula."""
         terms = [term.program for term in self._parsed.terms]
         text = writing.write(self.condition, terms, roomy=True)
         # A formula typed without spaces may outgrow the limit when they are added.
@@ -329,7 +336,7 @@ class Formula:
         return f"Formula({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same tree, however written."""
+        """Return whether both have the same tree, however written."""
         return self._tree == other._tree if isinstance(other, Formula) else NotImplemented
 
     def __hash__(self) -> int:
@@ -341,7 +348,7 @@ class Formula:
 
 
 def _hint_at_minus(name: str, known: list[str]) -> str:
-    """What a name with "-" in it may have meant: a picture named like it, or a difference."""
+    """Return what a name with "-" may have meant: an image named like it, or a difference."""
     minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
     cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
     for left, right in cuts:
@@ -352,7 +359,7 @@ def _hint_at_minus(name: str, known: list[str]) -> str:
 
 
 def _readings(key: object) -> Iterator[Formula]:
-    """The terms that a key may stand for: one that it is, one that it says, one of which it is the name."""
+    """Yield the terms that a key may stand for: itself, the one it says, or the one it names."""
     if isinstance(key, Formula):
         yield key
     elif isinstance(key, str):

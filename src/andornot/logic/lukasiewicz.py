@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
-    """P(min(1, max(0, A_1 + … + A_n - (k - 1)))): OR is k = 1, AND is k = n."""
+    """Return P(min(1, max(0, A_1 + … + A_n - (k - 1)))): OR is k = 1, AND is k = n."""
     steps = operands[0].shape[-1] - 1
     total = reduce(_sum, operands)
     start = (k - 1) * steps
@@ -21,22 +21,22 @@ def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
 
 
 def disjunction(a: Tensor, b: Tensor) -> Tensor:
-    """P(min(1, A + B))."""
+    """Return P(min(1, A + B))."""
     return at_least(1, [a, b])
 
 
 def conjunction(a: Tensor, b: Tensor) -> Tensor:
-    """P(max(0, A + B - 1))."""
+    """Return P(max(0, A + B - 1))."""
     return at_least(2, [a, b])
 
 
 def minus(a: Tensor, b: Tensor) -> Tensor:
-    """P(max(0, A - B)), which is A AND NOT B."""
+    """Return P(max(0, A - B)), which is A AND NOT B."""
     return conjunction(a, b.flip(-1))
 
 
 def _sum(a: Tensor, b: Tensor) -> Tensor:
-    """The distribution of A + B: a convolution, one shifted copy of b for each truth value of A."""
+    """Return the distribution of A + B: a convolution, one shifted copy of b for each truth value of A."""
     size, width = a.shape[-1], b.shape[-1]
     first = a[..., :1] * b
     result = first.new_zeros(*first.shape[:-1], size + width - 1)

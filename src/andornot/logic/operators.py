@@ -18,16 +18,16 @@ class Logic(Protocol):
     """
 
     def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
-        """P(A OR B)."""
+        """Return P(A OR B)."""
 
     def conjunction(self, a: Tensor, b: Tensor) -> Tensor:
-        """P(A AND B)."""
+        """Return P(A AND B)."""
 
     def minus(self, a: Tensor, b: Tensor) -> Tensor:
-        """P(A without B)."""
+        """Return P(A without B)."""
 
     def at_least(self, k: int, operands: list[Tensor]) -> Tensor:
-        """P(at least k of the operands)."""
+        """Return P(at least k of the operands)."""
 
 
 _FUNCTIONS: Final = ("disjunction", "conjunction", "minus", "at_least")
@@ -36,7 +36,7 @@ LOGICS: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
 
 
 def get_logic(logic: str | Logic) -> Logic:
-    """The logic of that name, or an error that lists the names there are; a logic of your own as it is."""
+    """Return the logic of that name, or a logic of your own as it is; an error lists the names."""
     if isinstance(logic, str):
         if logic not in LOGICS:
             raise AndornotError(unknown("logic", logic, LOGICS))
@@ -48,9 +48,9 @@ def get_logic(logic: str | Logic) -> Logic:
 
 
 def any_of(representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
-    """OR of any number of representations: the features that any of them has.
+    """Return the OR of any number of representations: the features that any of them has.
 
-    >>> crisp = Representation([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])   # three pictures, one feature
+    >>> crisp = Representation([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])   # three images, one feature
     >>> any_of(crisp).degrees
     tensor([1.])
     """
@@ -58,13 +58,13 @@ def any_of(representations: Iterable[Representation], logic: str | Logic = "gode
 
 
 def all_of(representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
-    """AND of any number of representations: the features that all of them share."""
+    """Return the AND of any number of representations: the features that all of them share."""
     operands = list(representations)
     return at_least(len(operands), operands, logic)
 
 
 def at_least(k: int, representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
-    """The features that at least k of the representations have: the k-th largest truth value in Gödel logic.
+    """Return the features that at least k representations have: the k-th largest truth value in Gödel logic.
 
     In Łukasiewicz logic it is `A_1 + … + A_n - (k - 1)`, cut to [0, 1]. In every logic k = 1 is OR and k = n is
     AND; product logic knows only these two.
@@ -83,17 +83,17 @@ def at_least(k: int, representations: Iterable[Representation], logic: str | Log
 
 
 def implication(a: Representation, b: Representation) -> Representation:
-    """Gödel's `a → b`: 1 where A ≤ B, else B. Read: "what a has, b has too"."""
+    """Return Gödel's `a → b`: 1 where A ≤ B, else B. Read: "what a has, b has too"."""
     return combine(godel.implication, a, b)
 
 
 def coimplication(a: Representation, b: Representation) -> Representation:
-    """The dual of `implication`: 0 where A ≥ B, else B. Read: "what b has beyond a"."""
+    """Return the dual of `implication`: 0 where A ≥ B, else B. Read: "what b has beyond a"."""
     return combine(godel.coimplication, a, b)
 
 
 def difference(a: Representation, b: Representation) -> Representation:
-    """Gödel's difference: A where A > B, else 0; the least x with `a ≤ b | x`. It is `coimplication(b, a)`.
+    """Return Gödel's difference: A where A > B, else 0; the least x with `a ≤ b | x`. It is `coimplication(b, a)`.
 
     Unlike `a - b`, which is A - B there, it does not weaken what a has more of than b.
     """
@@ -101,5 +101,5 @@ def difference(a: Representation, b: Representation) -> Representation:
 
 
 def godel_not(a: Representation) -> Representation:
-    """Gödel's own negation: 1 where A = 0, else 0. Unlike `~a`, its result is crisp, and twice is not once."""
+    """Return Gödel's negation: 1 where A = 0, else 0. Unlike `~a` it is crisp, and not an involution."""
     return combine(godel.strict_negation, a)

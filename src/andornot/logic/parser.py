@@ -1,4 +1,4 @@
-"""From the text of a formula to programs, with errors that point at the spot. Nothing is ever evaluated as code.
+"""Parse the text of a formula into programs; errors point at the mistake.
 
     condition = both { "or" both }
     both      = one { "and" one }
@@ -7,7 +7,7 @@
     share     = factor { ("&" | "-") factor }
     factor    = ("~" | "!") factor | "(" term ")" | atom
               | "at_least" "(" k { "," term } ")" | "like" "(" term { "," term } ")"
-    atom      = [ ("word" | "picture") ":" ] name [ "[" left "," top "," right "," bottom "]" ]
+    atom      = [ ("word" | "image") ":" ] name [ "[" left "," top "," right "," bottom "]" ]
 
 Operator stacks instead of recursive descent, which would end in a RecursionError on deep nesting. Both levels are read
 by one grammar that lets conditions into terms, so that the error can say what to write instead.
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, NoReturn
 from . import program as p
 from .atoms import KINDS, Atom, Crop, read_number, write_number
 from .program import Builder, Program, Value
-from .tokens import FormulaError, Token, quote, tokens
+from .tokens import FormulaError, FormulaErrorCode, Token, quote, tokens
 
 MAX_CHARACTERS: Final = 10_000
 MAX_NESTING: Final = 200
@@ -67,10 +67,10 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """Reads a formula, or raises a FormulaError."""
+    """Read a formula, or raise a FormulaError."""
     if len(text) > MAX_CHARACTERS:
         message = f"the formula has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
-        raise FormulaError(message, text, MAX_CHARACTERS)
+        raise FormulaError(message, text, MAX_CHARACTERS, code="too-long")
     return _Parser(text).parse()
 
 
@@ -138,7 +138,7 @@ class _Parser:
                 return self._parsed(self._as_condition(self._operands[0]))
 
     def _parsed(self, root: int) -> Parsed:
-        """The terms come in the order of the text; until here they had that of the operations."""
+        """Return the result, with the terms in the order of the text instead of the operations."""
         nodes, positions = self._of_conditions.part(root)
         terms = sorted(self._terms.values(), key=lambda numbered: _start(numbered[1].mentions[0]))
         moved = {old: new for new, (old, _) in enumerate(terms)}
@@ -158,7 +158,7 @@ class _Parser:
     # --- operands ---------------------------------------------------------------------------------------------------
 
     def _read_operand(self) -> None:
-        """Reads up to and including one atom, with the NOTs, weights and opening brackets before it."""
+        """Read up to and including one atom, with the NOTs, weights and opening brackets before it."""
         while True:
             token = self._take()
             if self._following == _WEIGHT and token.kind not in ("(", ",", "~", "not"):
@@ -174,8 +174,8 @@ class _Parser:
                 self._take()
                 self._push(token, self._read_count() if token.kind == p.AT_LEAST else 0)
                 if token.kind == p.LIKE and self._following == ")":
-                    message = "like needs a picture or more: like(a, b, c)"
-                    raise FormulaError(message, self._text, self._tokens[self._next].start)
+                    message = "like needs an image or more: like(a, b, c)"
+                    raise self._error(message, self._tokens[self._next].start, "missing-operand")
             else:
                 self._refuse_operand(token)
 
@@ -187,7 +187,7 @@ class _Parser:
         if self._following == "[":
             bracket = self._take()
             if kind == "word":
-                raise FormulaError("a crop is of a picture, and this is a word", self._text, bracket.start)
+                raise self._error("a crop is of an image, and this is a word", bracket.start, "crop-of-word")
             crop, end = self._read_crop(bracket)
         atom = Atom(name.name, kind, crop)
         self._mentions.append(Mention(atom.name, token.start, end, atom))
@@ -197,12 +197,13 @@ class _Parser:
     def _read_kind(self, token: Token) -> tuple[str, Token]:
         colon, kind = self._take(), token.name.lower()
         if kind not in KINDS:
-            message = f'before ":" stands "word" or "picture", not {quote(token.name)}; a name with ":" goes in quotes'
-            raise FormulaError(message, self._text, token.start)
+            message = f'before ":" stands "word" or "image", not {quote(token.name)}; a name with ":" goes in quotes'
+            raise self._error(message, token.start, "bad-kind")
         name = self._take()
         if name.kind != "name":
             message = f'expected a name behind "{kind}:", found {self._describe(name)}'
-            raise FormulaError(message + _in_quotes(name), self._text, name.start if name.kind != "end" else colon.end)
+            position = name.start if name.kind != "end" else colon.end
+            raise self._error(message + _in_quotes(name), position, "missing-operand")
         return kind, name
 
     def _read_crop(self, bracket: Token) -> tuple[Crop, int]:
@@ -210,15 +211,15 @@ class _Parser:
         while True:
             token = self._take()
             if token.kind == "-" and self._following == "name":
-                message = f"a crop begins at 0: {quote(f'-{self._tokens[self._next].name}')} is outside of the picture"
-                raise FormulaError(message, self._text, token.start)
+                message = f"a crop begins at 0: {quote(f'-{self._tokens[self._next].name}')} is outside of the image"
+                raise self._error(message, token.start, "bad-crop")
             number = None if token.is_quoted or token.kind != "name" else read_number(token.name)
             if number is None:
-                raise FormulaError(_FOUR_NUMBERS, self._text, token.start)
+                raise self._error(_FOUR_NUMBERS, token.start, "bad-crop")
             numbers.append((number, token.start))
             token = self._take()
             if token.kind != "," and not (token.kind == "]" and len(numbers) == 4):
-                raise FormulaError(_FOUR_NUMBERS, self._text, token.start if token.kind != "end" else bracket.start)
+                raise self._error(_FOUR_NUMBERS, token.start if token.kind != "end" else bracket.start, "bad-crop")
             if token.kind == "]":
                 return self._checked_crop(numbers, bracket.start), token.end
 
@@ -228,11 +229,11 @@ class _Parser:
             for number, position in numbers:
                 shown = write_number(min(number, 10.0 * _MOST_PIXELS))
                 if number > _MOST_PIXELS:
-                    raise FormulaError(f"no picture is wider than {_MOST_PIXELS:,} pixels", self._text, position)
+                    raise self._error(f"no image is wider than {_MOST_PIXELS:,} pixels", position, "bad-crop")
                 if not number.is_integer():
-                    wrong = "is outside of the picture" if number > 1 else f"does not go with {write_number(largest)}"
+                    wrong = "is outside of the image" if number > 1 else f"does not go with {write_number(largest)}"
                     message = f"{shown} {wrong}: a crop is all in fractions from 0 to 1, or all in whole pixels"
-                    raise FormulaError(message, self._text, position)
+                    raise self._error(message, position, "bad-crop")
             crop = Crop(*(int(number) for number, _ in numbers))
         else:
             crop = Crop(*(number for number, _ in numbers))
@@ -240,7 +241,7 @@ class _Parser:
             if getattr(crop, low) >= getattr(crop, high):
                 edges = f"{low} {write_number(getattr(crop, low))}, {high} {write_number(getattr(crop, high))}"
                 message = f"the crop is empty, with {edges}; it is [left, top, right, bottom]"
-                raise FormulaError(message, self._text, start)
+                raise self._error(message, start, "bad-crop")
         return crop
 
     def _read_weight(self, token: Token) -> float:
@@ -252,24 +253,24 @@ class _Parser:
     def _refuse_weight(self, text: str, token: Token) -> NoReturn:
         bounds = f"from {write_number(LEAST_WEIGHT)} to {MOST_WEIGHT:,}"
         message = f"a weight is a number {bounds}, such as 2 or 0.5 in 2*a, not {quote(text)}"
-        raise FormulaError(message, self._text, token.start)
+        raise self._error(message, token.start, "bad-weight")
 
     def _read_count(self) -> int:
         token = self._take()
         digits = token.name.lstrip("0")
         if not (digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS):
             message = "at_least takes a whole number from 1 first: at_least(2, a, b, c)"
-            raise FormulaError(message, self._text, token.start)
+            raise self._error(message, token.start, "bad-at-least-count")
         comma = self._take()
         if comma.kind != ",":
             message = f'expected ", " and the operands: at_least({token.name}, a, b, c)'
-            raise FormulaError(message, self._text, comma.start)
+            raise self._error(message, comma.start, "bad-at-least-count")
         return int(digits)
 
     # --- operators --------------------------------------------------------------------------------------------------
 
     def _read_operator(self) -> Token:
-        """Reads the closing brackets after an operand, and the operator or comma or end that follows."""
+        """Read the closing brackets after an operand, and the operator or comma or end that follows."""
         while True:
             token = self._take()
             if token.kind in _SYMBOLS or token.kind in _JOINING_WORDS:
@@ -283,25 +284,25 @@ class _Parser:
             if token.kind == "end":
                 if bracket:
                     opening = self._text.index("(", bracket.token.start)
-                    raise FormulaError('this "(" is never closed', self._text, opening)
+                    raise self._error('this "(" is never closed', opening, "unclosed-bracket")
                 return token
             if token.kind == ",":
                 if not bracket or bracket.token.kind not in _CALLS:
                     message = '"," stands only in at_least(…) and in like(…): write "and" or "or"'
-                    raise FormulaError(message, self._text, token.start)
+                    raise self._error(message, token.start, "unexpected-comma")
                 return token
             if not bracket:
-                raise FormulaError('this ")" closes nothing', self._text, token.start)
+                raise self._error('this ")" closes nothing', token.start, "unmatched-bracket")
             self._close(bracket, token)
 
     def _push(self, token: Token, value: float = 0) -> None:
         self._nesting += 1
         if self._nesting > MAX_NESTING:
-            raise FormulaError(f"nested deeper than {MAX_NESTING} levels", self._text, token.start)
+            raise self._error(f"nested deeper than {MAX_NESTING} levels", token.start, "too-deep")
         self._pending.append(_Pending(token, len(self._operands), value))
 
     def _apply_pending(self, level: int) -> None:
-        """Applies the operators that bind at least as strongly as what comes next, back to a bracket."""
+        """Apply the operators that bind at least as strongly as what comes next, back to a bracket."""
         while self._pending and not self._pending[-1].is_bracket:
             token, _, value = self._pending[-1]
             if _LEVELS[token.kind] < level:
@@ -353,12 +354,12 @@ class _Parser:
                 self._refuse_condition_within(token.kind, arg.why)
         if bracket.value > len(args):
             message = f"at_least({bracket.value}, …) needs {bracket.value} operands or more, and has {len(args)}"
-            raise FormulaError(message, self._text, token.start)
+            raise self._error(message, token.start, "bad-at-least-count")
         index = self._of_terms.add(token.start, token.kind, [arg.node for arg in args], bracket.value)
         self._operands.append(_Operand(index, token.start, closing.end))
 
     def _as_condition(self, operand: _Operand) -> int:
-        """The node of a condition; that of a term, which is found among the terms if it was there before."""
+        """Return the node of a condition; equal terms share one."""
         if not operand.is_term:
             return operand.node
         program, positions = self._of_terms.part(operand.node)
@@ -368,10 +369,13 @@ class _Parser:
             self._terms[program] = len(self._terms), term
         return self._of_conditions.add(operand.start, p.TERM, [], self._terms[program][0])
 
-    # --- mistakes ---------------------------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------------------------
+
+    def _error(self, message: str, position: int, code: FormulaErrorCode) -> FormulaError:
+        return FormulaError(message, self._text, position, code=code)
 
     def _refuse_condition_beside(self, left: _Operand, token: Token, right: _Operand) -> NoReturn:
-        """`(a and b) | c` and its like."""
+        """Raise the error for `(a and b) | c` and the like."""
         reasons = [operand.why for operand in (left, right) if operand.why]
         why = next((reason for reason in reasons if reason.kind != _WEIGHT), reasons[0])
         word = _WORD_FOR[token.kind]
@@ -381,12 +385,12 @@ class _Parser:
             whole = f"{factor}*({self._unweighted(left)} {token.kind} {self._unweighted(right)})"
             message = f"a weight counts a whole term: write {whole}, or {written}"
         else:
-            message = f'write {written}: "{token.kind}" joins pictures, "{word}" joins conditions'
-        raise FormulaError(message, self._text, token.start)
+            message = f'write {written}: "{token.kind}" joins images, "{word}" joins conditions'
+        raise self._error(message, token.start, "condition-in-term")
 
     def _refuse_condition_negated(self, token: Token, right: _Operand) -> NoReturn:
-        message = f'write not {self._piece(right)}: "~" is for pictures, "not" for conditions'
-        raise FormulaError(message, self._text, token.start)
+        message = f'write not {self._piece(right)}: "~" is for images, "not" for conditions'
+        raise self._error(message, token.start, "condition-in-term")
 
     def _refuse_condition_weighted(self, token: Token, value: float, right: _Operand) -> NoReturn:
         assert right.why is not None
@@ -397,20 +401,23 @@ class _Parser:
             message = f'the weight stands behind "not": write not {factor}*a'
         else:
             message = f"a weight counts a term, not a condition: write {factor}*a {right.why.kind} {factor}*b"
-        raise FormulaError(message, self._text, token.start)
+        raise self._error(message, token.start, "bad-weight")
 
     def _refuse_condition_within(self, call: str, why: Token) -> NoReturn:
         if why.kind == _WEIGHT:
             message = f"a weight counts a whole term: write it before {call}(…)"
         else:
-            message = f'{call}(…) is of pictures, not of conditions: write "{_SYMBOL_FOR[why.kind]}" for "{why.kind}"'
-        raise FormulaError(message, self._text, why.start)
+            message = f'{call}(…) is of images, not of conditions: write "{_SYMBOL_FOR[why.kind]}" for "{why.kind}"'
+        raise self._error(message, why.start, "condition-in-term")
 
     def _refuse_operand(self, token: Token) -> NoReturn:
         before = self._tokens[self._tokens.index(token) - 1] if token is not self._tokens[0] else None
+        code: FormulaErrorCode = "missing-operand"
         if len(self._tokens) == 1:
-            message = "the formula is empty: write a picture or a word, such as beach.jpg or dog"
+            code = "empty-formula"
+            message = "the formula is empty: write an image or a word, such as beach.jpg or dog"
         elif before and before.kind == token.kind and token.kind in "&|" and before.end == token.start:
+            code = "duplicate-operator"
             message = f'write "{token.kind}" once, or "{_WORD_FOR[token.kind]}"'
         elif token.kind in _CALLS:
             message = f'expected "(" behind "{token.kind}"' + _in_quotes(token)
@@ -418,19 +425,19 @@ class _Parser:
             message = f'expected a name or "(", found {self._describe(token)}' + _in_quotes(token)
             if token.kind == "-":
                 message += ', which stands between two operands (NOT is "~")'
-        raise FormulaError(message, self._text, token.start)
+        raise self._error(message, token.start, code)
 
     def _refuse_operator(self, token: Token) -> NoReturn:
         before = self._tokens[self._tokens.index(token) - 1]
         if token.kind == _WEIGHT:
-            raise FormulaError("a weight stands before its term, as in 2*a", self._text, token.start)
+            raise self._error("a weight stands before its term, as in 2*a", token.start, "bad-weight")
         signs = '"and" or "or"' if token.kind == "not" else '"and", "or", "&", "|" or "-"'
         message = f"expected {signs} before {self._describe(token)}"
         if before.kind == token.kind == "name":
             message += f"; if {quote(self._text[before.start : token.end])} is one name, put it in quotes"
         elif token.kind in "[]:":
             message += "; a name with such a character goes in quotes"
-        raise FormulaError(message + _in_quotes(token), self._text, token.start)
+        raise self._error(message + _in_quotes(token), token.start, "missing-operator")
 
     def _describe(self, token: Token) -> str:
         return "the end" if token.kind == "end" else quote(self._text[token.start : token.end])
@@ -448,7 +455,7 @@ def _start(mention: Mention) -> int:
 
 
 def _in_quotes(token: Token) -> str:
-    """What to add for a word that may be meant as a name."""
+    """Return a hint for a reserved word that may be meant as a name."""
     return f'; as a name it goes in quotes: "{token.name}"' if token.kind in (*_SYMBOL_FOR, *_CALLS) else ""
 
 

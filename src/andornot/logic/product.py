@@ -14,7 +14,7 @@ from . import godel
 
 
 def conjunction(a: Tensor, b: Tensor) -> Tensor:
-    """P(A·B), split between neighbouring truth values."""
+    """Compute P(A·B), split between neighbouring truth values."""
     steps = a.shape[-1] - 1
     j = torch.arange(steps + 1, device=b.device)
     result = torch.zeros_like(a * b)
@@ -28,17 +28,17 @@ def conjunction(a: Tensor, b: Tensor) -> Tensor:
 
 
 def disjunction(a: Tensor, b: Tensor) -> Tensor:
-    """P(A + B - A·B): the dual of AND."""
+    """Return P(A + B - A·B): the dual of AND."""
     return godel.negation(conjunction(godel.negation(a), godel.negation(b)))
 
 
 def minus(a: Tensor, b: Tensor) -> Tensor:
-    """P(A·(1 - B)), which is A AND NOT B."""
+    """Return P(A·(1 - B)), which is A AND NOT B."""
     return conjunction(a, godel.negation(b))
 
 
 def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
-    """OR for k = 1 and AND for k = n; nothing between."""
+    """Compute OR for k = 1 and AND for k = n; other k are not supported."""
     if k == 1:
         return reduce(disjunction, operands)
     if k == len(operands):

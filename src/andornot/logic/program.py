@@ -49,7 +49,7 @@ class Builder:
         self._position: dict[Node, int] = {}
 
     def add(self, op: str, args: Iterable[int] = (), value: Value = 0) -> int:
-        """The position of that node, added if it is new."""
+        """Return the index of that node, added if it is new."""
         node = Node(op, tuple(args), value)
         if node not in self._position:
             self._position[node] = len(self.nodes)
@@ -57,12 +57,12 @@ class Builder:
         return self._position[node]
 
     def program(self, root: int) -> Program:
-        """The nodes that `root` needs, root last."""
+        """Return the nodes that `root` needs, root last."""
         return part(self.nodes, sorted(needed(self.nodes, root)))
 
 
 def needed(nodes: Sequence[Node], root: int) -> list[int]:
-    """The positions of the nodes that `root` needs, operands first, root last: in one order, whatever else is there."""
+    """Return the indices of the nodes that `root` needs, operands first, root last, in a canonical order."""
     found: dict[int, None] = {}
     waiting = [(root, False)]
     while waiting:
@@ -76,13 +76,13 @@ def needed(nodes: Sequence[Node], root: int) -> list[int]:
 
 
 def part(nodes: Sequence[Node], kept: Sequence[int]) -> Program:
-    """A program of these nodes alone, which need no others."""
+    """Return a program of these nodes alone, which need no others."""
     moved = {old: new for new, old in enumerate(kept)}
     return tuple(node._replace(args=tuple(moved[a] for a in node.args)) for node in (nodes[old] for old in kept))
 
 
 def mentions(program: Program) -> dict[str, int]:
-    """How often the formula, written out, mentions each name."""
+    """Return how often the expanded formula mentions each name."""
     counts = [0] * len(program)
     counts[-1] = 1
     for position in range(len(program) - 1, -1, -1):
@@ -92,7 +92,7 @@ def mentions(program: Program) -> dict[str, int]:
 
 
 def run(program: Program, apply: Callable[[int, Node, list[Result]], Result]) -> Result:
-    """The result of the root, node after node; a result is let go after its last use."""
+    """Run a program node by node, and return the result of the root; results are freed after their last use."""
     last_uses = _last_uses(program)
     results: dict[int, Result] = {}
     for position, node in enumerate(program):
@@ -103,7 +103,7 @@ def run(program: Program, apply: Callable[[int, Node, list[Result]], Result]) ->
 
 
 def most_at_once(program: Program) -> int:
-    """How many results `run` has in memory at once."""
+    """Return how many results `run` holds in memory at once."""
     last_uses = _last_uses(program)
     now = most = 0
     for position in range(len(program)):
@@ -114,7 +114,7 @@ def most_at_once(program: Program) -> int:
 
 
 def _last_uses(program: Program) -> list[list[int]]:
-    """For each node the operands that nobody needs after it."""
+    """Return for each node the operands that are not needed after it."""
     last = {arg: position for position, node in enumerate(program) for arg in node.args}
     uses: list[list[int]] = [[] for _ in program]
     for arg, position in last.items():

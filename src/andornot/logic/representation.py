@@ -1,4 +1,4 @@
-"""`Representation`: N features of a picture, each with a distribution over M truth values."""
+"""`Representation`: N features of an image, each with a distribution over M truth values."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PROBABILITY_FLOOR: Final = 1e-12
 
 
 class Representation:
-    """What pictures possess: for each of N features, probabilities over the truth values 0, 1/(M-1), …, 1.
+    """What images possess: for each of N features, probabilities over the truth values 0, 1/(M-1), …, 1.
 
-    Leading dimensions are free: `(N, M)` is one picture, `(B, N, M)` a batch; operators broadcast over them.
+    Leading dimensions are free: `(N, M)` is one image, `(B, N, M)` a batch; operators broadcast over them.
     It is a value: no method changes it, and operators return new ones.
 
-    >>> a = Representation([[0.1, 0.9], [0.8, 0.2]])   # one picture, N = 2 features, M = 2 truth values
+    >>> a = Representation([[0.1, 0.9], [0.8, 0.2]])   # one image, N = 2 features, M = 2 truth values
     >>> b = Representation([[0.7, 0.3], [0.4, 0.6]])
     >>> (a | b).degrees                                # the features of both
     tensor([0.9300, 0.6800])
@@ -53,7 +53,7 @@ class Representation:
 
     @classmethod
     def from_logits(cls, logits: Any, temperature: float = 1.0, *, validate: bool = True) -> Representation:
-        """Softmax over the last dimension of `logits / temperature`, `(..., N, M)`. Eqs. (p_2), (z_2).
+        """Compute the softmax over the last dimension of `logits / temperature`, `(..., N, M)`. Eqs. (p_2), (z_2).
 
         >>> Representation.from_logits([[0.0, 0.1]], temperature=0.1).probs
         tensor([[0.2689, 0.7311]])
@@ -76,12 +76,12 @@ class Representation:
 
     @classmethod
     def stack(cls, representations: Sequence[Representation], dim: int = 0) -> Representation:
-        """Joins representations of equal shape along a new leading dimension."""
+        """Join representations of equal shape along a new leading dimension."""
         return cls._join(torch.stack, representations, dim, new_dimensions=1)
 
     @classmethod
     def cat(cls, representations: Sequence[Representation], dim: int = 0) -> Representation:
-        """Joins batches along an existing leading dimension."""
+        """Join batches along an existing leading dimension."""
         return cls._join(torch.cat, representations, dim, new_dimensions=0)
 
     @classmethod
@@ -141,7 +141,7 @@ class Representation:
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The leading dimensions; empty for a single picture."""
+        """The leading dimensions; empty for a single image."""
         return self._probs.shape[:-2]
 
     @property
@@ -155,27 +155,27 @@ class Representation:
         return self._probs.device
 
     def to(self, *args: Any, **kwargs: Any) -> Representation:
-        """Another device or dtype, as `torch.Tensor.to`."""
+        """Return a copy on another device or in another dtype, as `torch.Tensor.to`."""
         return Representation(self._probs.to(*args, **kwargs), validate=False)
 
     def detach(self) -> Representation:
-        """The same values, cut from the gradient graph: the paper's stopgrad."""
+        """Return the same values without gradient: the paper's stopgrad."""
         return Representation(self._probs.detach(), validate=False)
 
     def __or__(self, other: Representation) -> Representation:
-        """The features of both. Eq. (or_operation)."""
+        """Return the features of either. Eq. (or_operation)."""
         return combine(godel.disjunction, self, other) if isinstance(other, Representation) else NotImplemented
 
     def __and__(self, other: Representation) -> Representation:
-        """What both share. Eq. (and_operation)."""
+        """Return the features that both share. Eq. (and_operation)."""
         return combine(godel.conjunction, self, other) if isinstance(other, Representation) else NotImplemented
 
     def __invert__(self) -> Representation:
-        """The opposite. Eq. (not_operation)."""
+        """Return the opposite. Eq. (not_operation)."""
         return Representation(godel.negation(self._probs), validate=False)
 
     def __sub__(self, other: Representation) -> Representation:
-        """What self has beyond other: max(0, A - B) for each feature, operands independent.
+        """Return what self has beyond other: max(0, A - B) for each feature, operands independent.
 
         Not the paper's `self & ~other`, which is min(A, 1 - B): in retrieval this takes away more of what it should,
         and less of what it should not (docs/results.md).
@@ -183,7 +183,7 @@ class Representation:
         return combine(godel.minus, self, other) if isinstance(other, Representation) else NotImplemented
 
     def without(self, other: Representation, *, keep: Representation) -> Representation:
-        """The paper's `self & ~other`, but the features of `other` that `keep` has too are not removed.
+        """Return the paper's `self & ~other`, but keep features of `other` that `keep` has too.
 
         Its relative negation: `self & (~other | (keep & other))`, operands independent. To take away all of `other`
         is `self - other`.
@@ -192,11 +192,11 @@ class Representation:
 
     def __len__(self) -> int:
         if not self.batch_shape:
-            raise TypeError("a single picture's representation has no len(); num_features is N")
+            raise TypeError("a single image's representation has no len(); num_features is N")
         return self.batch_shape[0]
 
     def __getitem__(self, index: Any) -> Representation:
-        """Indexes the leading dimensions; the N features of a picture stay together."""
+        """Index the leading dimensions; the N features of an image stay together."""
         keys = index if isinstance(index, tuple) else (index,)
         used = sum(_dimensions_used(key) for key in keys)
         if used > len(self.batch_shape):
@@ -212,7 +212,7 @@ class Representation:
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Whether shapes and all probabilities are equal, as one bool; `isclose` allows for rounding."""
+        """Return whether shapes and all probabilities are equal, as one bool; `isclose` allows for rounding."""
         if not isinstance(other, Representation):
             return NotImplemented
         mine, theirs = self._probs, other._probs
@@ -224,7 +224,7 @@ class Representation:
     __hash__ = None  # type: ignore[assignment]  # equal values may live in tensors that change
 
     def isclose(self, other: Representation, tolerance: float | None = None) -> bool:
-        """Whether no probability differs by more than `tolerance` (default: that of the sums, by dtype)."""
+        """Return whether no probability differs by more than `tolerance` (default: that of the sums, by dtype)."""
         if not isinstance(other, Representation):
             raise TypeError(f"expected a Representation, got {type(other).__name__}")
         if self.probs.shape != other.probs.shape:
@@ -249,7 +249,7 @@ class Representation:
 
 
 def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Representation:
-    """Applies a function of probability tensors `(..., M)` to representations, in float32 or wider."""
+    """Apply a function of probability tensors `(..., M)` to representations, in float32 or wider."""
     check_same_features(operands)
     dtype = operands[0].dtype
     for operand in operands[1:]:
@@ -260,25 +260,25 @@ def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Represe
 
 
 def _full_precision(device_type: str) -> AbstractContextManager[object]:
-    """Where autocast is on, products would be rounded to half precision."""
+    """Disable autocast, which would round products to half precision."""
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
 
 
 def common_shape(operands: Sequence[Representation]) -> torch.Size:
-    """The shape `(..., N, M)` that the operands broadcast to."""
+    """Return the shape `(..., N, M)` that the operands broadcast to."""
     # NumPy's, because torch's own imports sympy, for half a second.
     return torch.Size(np.broadcast_shapes(*(operand.probs.shape for operand in operands)))
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype to compute in: float32 for half precision, else the dtype itself."""
+    """Return the dtype to compute in: float32 for half precision, else the dtype itself."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def check_same_features(operands: Sequence[Representation], *, broadcast: bool = True) -> None:
-    """Raises a ValueError unless all have the same N and M, and leading dimensions that `broadcast`."""
+    """Raise a ValueError unless all have the same N and M, and leading dimensions that `broadcast`."""
     for operand in operands:
         if not isinstance(operand, Representation):
             raise TypeError(f"expected a Representation, got {type(operand).__name__}")

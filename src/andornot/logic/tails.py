@@ -8,24 +8,24 @@ from torch import Tensor
 
 
 def at_most(probs: Tensor) -> Tensor:
-    """P(A ≤ i) for each truth value i."""
+    """Return P(A ≤ i) for each truth value i."""
     return probs @ _ones(probs).triu() if _products_are_exact(probs) else probs.cumsum(-1)
 
 
 def below(probs: Tensor) -> Tensor:
-    """P(A < i) for each truth value i."""
+    """Return P(A < i) for each truth value i."""
     if _products_are_exact(probs):
         return probs @ _ones(probs).triu(1)
     return torch.nn.functional.pad(probs[..., :-1].cumsum(-1), (1, 0))
 
 
 def at_least(probs: Tensor) -> Tensor:
-    """P(A ≥ i) for each truth value i."""
+    """Return P(A ≥ i) for each truth value i."""
     return probs @ _ones(probs).tril() if _products_are_exact(probs) else at_most(probs.flip(-1)).flip(-1)
 
 
 def above(probs: Tensor) -> Tensor:
-    """P(A > i) for each truth value i."""
+    """Return P(A > i) for each truth value i."""
     return probs @ _ones(probs).tril(-1) if _products_are_exact(probs) else below(probs.flip(-1)).flip(-1)
 
 
@@ -35,7 +35,7 @@ def _ones(probs: Tensor) -> Tensor:
 
 
 def _products_are_exact(probs: Tensor) -> bool:
-    """Whether a product with a triangle of ones, on a CPU half the time of a cumulative sum, gives the same.
+    """Return whether a product with a triangle of ones, on a CPU half the time of a cumulative sum, gives the same.
 
     Not where float32 products are rounded to bfloat16 or TF32 by a setting, as they may be on a GPU.
     """

@@ -1,40 +1,90 @@
-"""The pieces of a formula's text, and the error that points at one of them."""
+"""Tokens of a formula, and `FormulaError`, which points at one of them."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, Literal, NamedTuple
 
 from ..errors import AndornotError, printable
-from .atoms import RESERVED, end_of_bare_name, is_name_character
+from .atoms import KINDS, RESERVED, end_of_bare_name, is_name_character
 
 _SIGNS: Final = "|&-~!(),[]*:"
 _SHOWN_CHARACTERS: Final = 70
 
 
-class FormulaError(AndornotError):
-    """A formula that cannot be read or evaluated: `message`, and the `position` in `text` it speaks of.
+# What can be wrong with a formula. Programs look at these codes; messages may change.
+FormulaErrorCode = Literal[
+    "ambiguous-name",  # several images have this name
+    "bad-at-least-count",  # at_least needs a whole number, and at least so many operands
+    "bad-crop",  # not four numbers, outside of the image, or empty
+    "bad-escape",  # in quotes, \\ stands only before ", ' or \\
+    "bad-kind",  # something other than word: or image: before a name
+    "bad-weight",  # no number, out of range, or not before a term
+    "broken-definition",  # a defined name that can no longer be expanded
+    "condition-in-term",  # `and`, `or`, `not` or a weight inside `&`, `|`, `~`, like(…) or at_least(…)
+    "crop-of-word",  # only images can be cropped
+    "duplicate-operator",  # `&&` and `||`
+    "empty-formula",
+    "empty-name",
+    "empty-query",  # nothing is left to search for, as in `a - a`
+    "invalid-name",  # a name that is known, but cannot be used here
+    "missing-operand",  # a name or "(" was expected
+    "missing-operator",  # two names without an operator between them
+    "missing-value",  # no representation or truth is given for a name or term
+    "too-deep",
+    "too-expensive",  # evaluation would take too long
+    "too-long",
+    "too-many-crops",
+    "too-many-names",
+    "unclosed-bracket",
+    "unclosed-quote",
+    "unexpected-character",
+    "unexpected-comma",
+    "unknown-name",
+    "unknown-word",
+    "unmatched-bracket",
+    "unsupported",  # the chosen logic or semantics cannot evaluate this
+]
 
-    `nearest` are names that may have been meant by one that stands for nothing.
+
+class FormulaError(AndornotError):
+    """A formula that cannot be parsed or evaluated.
+
+    `code` is the kind of mistake, `message` one line for people, `span` the part of `text` that is wrong, and
+    `suggestions` are names that may have been meant by an unknown one.
     """
 
-    def __init__(self, message: str, text: str, position: int, nearest: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, text: str, position: int, suggestions: Sequence[str] = (), *, code: FormulaErrorCode
+    ) -> None:
+        self.code: FormulaErrorCode = code
         self.message = message = printable(message)
         self.text = text
         self.position = position
-        self.nearest = tuple(nearest)
+        self.suggestions = tuple(suggestions)
         # With the formula below, and a mark: the one error of more than a line.
         ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}" if text.strip() else message)
 
-    def __reduce__(self) -> tuple[type["FormulaError"], tuple[str, str, int, tuple[str, ...]]]:
-        return type(self), (self.message, self.text, self.position, self.nearest)
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), code=self.code), (self.message, self.text, self.position, self.suggestions)
 
     @property
-    def length(self) -> int:
-        """How many characters the piece of the text at that position has; 0 at the end."""
+    def span(self) -> tuple[int, int]:
+        """Where in the text the wrong token starts and ends; empty at the end of the text.
+
+        `word:` and `image:` are one token with their name.
+        """
+        start = self.position
         try:
-            return next((token.end - token.start for token in tokens(self.text) if token.start == self.position), 1)
-        except FormulaError:  # a text that is no row of pieces
-            return 1
+            found = [token for token in tokens(self.text) if token.start >= start]
+        except FormulaError:  # not even tokens
+            return start, start + 1
+        if not found or found[0].start != start:
+            return start, start + 1
+        is_kind = not found[0].is_quoted and found[0].name.lower() in KINDS
+        if is_kind and [token.kind for token in found[1:3]] == [":", "name"]:
+            return start, found[2].end
+        return start, found[0].end
 
 
 class Token(NamedTuple):
@@ -48,7 +98,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The pieces of a text, in its order."""
+    """Yield the tokens of a text in order."""
     position = 0
     while position < len(text):
         character = text[position]
@@ -69,7 +119,7 @@ def tokens(text: str) -> Iterator[Token]:
         else:
             meant = ' write "and";' if character == "+" else ""
             message = f'unexpected {quote(character)};{meant} a name with such a character goes in quotes: "…"'
-            raise FormulaError(message, text, position)
+            raise FormulaError(message, text, position, code="unexpected-character")
     yield Token("end", len(text), len(text))
 
 
@@ -80,22 +130,21 @@ def _quoted(text: str, start: int) -> Token:
         character = text[position]
         if character == text[start]:
             if not name:
-                raise FormulaError("a name cannot be empty", text, start)
+                raise FormulaError("a name cannot be empty", text, start, code="empty-name")
             return Token("name", start, position + 1, "".join(name), is_quoted=True)
         if character == "\\":
             position += 1
             if position == len(text) or text[position] not in "\\\"'":
-                raise FormulaError(
-                    "in quotes \\ stands only before \", ' or \\; write \\\\ for one", text, position - 1
-                )
+                message = "in quotes \\ stands only before \", ' or \\; write \\\\ for one"
+                raise FormulaError(message, text, position - 1, code="bad-escape")
         name.append(text[position])
         position += 1
     apostrophe = "; a name with ' in it goes in double quotes" if text[start] == "'" else ""
-    raise FormulaError(f"this quote is never closed{apostrophe}", text, start)
+    raise FormulaError(f"this quote is never closed{apostrophe}", text, start, code="unclosed-quote")
 
 
 def quote(text: str) -> str:
-    """A piece of a formula as it stands in a message, in the quotes that it does not have itself."""
+    """Return a piece of a formula in quotes, for a message."""
     mark = "'" if '"' in text else '"'
     return f"{mark}{_printable(text)}{mark}"
 
@@ -105,7 +154,7 @@ def _printable(text: str) -> str:
 
 
 def _pointed_at(text: str, position: int) -> str:
-    """The text around the position on one line, and a caret under it on the next."""
+    """Return the text around the position on one line, and a caret under it on the next."""
     start = max(0, min(position - _SHOWN_CHARACTERS // 2, len(text) - _SHOWN_CHARACTERS))
     end = start + _SHOWN_CHARACTERS
     before, after = _printable(text[start:position]), _printable(text[position:end])
@@ -114,6 +163,6 @@ def _pointed_at(text: str, position: int) -> str:
 
 
 def _columns(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the width of the text in a terminal."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)

@@ -1,4 +1,4 @@
-"""The truth of a condition in each picture, from that of its terms: numbers from 0 to 1, as tensors `(..., pictures)`.
+"""The truth of a condition in each image, from that of its terms: numbers from 0 to 1, as tensors `(..., images)`.
 
 NOT is 1 - t in every logic. A weight is how often a term counts: in an `and` its truth to that power, t·t for 2*a, in
 an `or` the dual of it, 1 - (1 - t)·(1 - t). So to count more is to matter more in both, and De Morgan's laws hold with
@@ -32,7 +32,7 @@ LOGICS: Final = dict(zip(choices.LOGICS, (_GODEL, _LUKASIEWICZ, _PRODUCT), stric
 
 
 def truth(steps: Program, terms: Sequence[Tensor], logic: str) -> Tensor:
-    """The truth of a condition whose `steps` these are; nothing is checked."""
+    """Compute the truth of a condition with these `steps`, without checks."""
     if logic not in LOGICS:
         raise AndornotError(unknown("logic", logic, LOGICS))
     chosen = LOGICS[logic]
@@ -50,8 +50,8 @@ def truth(steps: Program, terms: Sequence[Tensor], logic: str) -> Tensor:
 
 
 def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Tensor]:
-    """The truths of terms as tensors, or one line that says which of them is none."""
-    tensors = {term: torch.as_tensor(given) for term, given in truths.items()}
+    """Return the truths of terms as tensors; an error names the first invalid one. Arrays are copied."""
+    tensors = {term: _as_tensor(term, given) for term, given in truths.items()}
     for term, degrees in tensors.items():
         if degrees.numel():
             low, high = degrees.aminmax()
@@ -63,12 +63,33 @@ def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Ten
         np.broadcast_shapes(*(degrees.shape for degrees in tensors.values()))
     except ValueError:
         shapes = ", ".join(f'"{term}" {tuple(degrees.shape)}' for term, degrees in tensors.items())
-        raise AndornotError(f"these truths are of different pictures: {shapes}") from None
-    return [degrees if degrees.is_floating_point() else degrees.float() for degrees in tensors.values()]
+        raise AndornotError(f"these truths are of different images: {shapes}") from None
+    return list(tensors.values())
+
+
+def _as_tensor(term: str, given: object) -> Tensor:
+    """Return degrees as a tensor of floats. An array is copied: torch takes none that is reversed or read-only."""
+    if isinstance(given, Tensor):
+        if given.is_complex():
+            raise _no_numbers(term, str(given.dtype))
+        return given if given.is_floating_point() else given.float()
+    try:
+        array = np.array(given)
+    except ValueError as error:  # lists of different lengths
+        raise _no_numbers(term, str(error)) from None
+    if array.dtype.kind not in "biuf":
+        raise _no_numbers(term, type(given).__name__ if array.dtype.kind == "O" else str(array.dtype))
+    # In the byte order of this machine, and in a width that torch has.
+    wide = {"float16": np.float16, "float32": np.float32}.get(array.dtype.name, np.float64)
+    return torch.from_numpy(array.astype(wide if array.dtype.kind == "f" else np.float32))
+
+
+def _no_numbers(term: str, what: str) -> AndornotError:
+    return AndornotError(f'the truth of "{term}" must be numbers from 0 to 1, a tensor or an array, got {what}')
 
 
 def steps_of(condition: Program) -> Program:
-    """The condition with each weight as the power that it is where it stands."""
+    """Return the condition with each weight as a power."""
     table = Builder()
     moved: list[int] = []
 
@@ -77,7 +98,7 @@ def steps_of(condition: Program) -> Program:
         return args[0] if op == p.NOT else table.add(p.NOT, [index])
 
     def counted(index: int, op: str) -> int:
-        """A node of the condition as an operand of `op`."""
+        """Return a node of the condition as an operand of `op`."""
         negations = 0
         root = index
         while condition[root].op == p.NOT:
@@ -104,7 +125,7 @@ def steps_of(condition: Program) -> Program:
 
 
 def signs_of(condition: Program) -> tuple[set[int], set[int]]:
-    """The numbers of the terms that occur without negation, and of those that occur with, all brackets dissolved."""
+    """Return the indices of the terms that occur without negation, and of those that occur with it."""
     plain, negated = {len(condition) - 1}, set[int]()
     found: tuple[set[int], set[int]] = set(), set()
     for index in range(len(condition) - 1, -1, -1):

@@ -9,6 +9,9 @@ from .program import Node, Program
 
 _OR, _AND, _NOT, _TERM_OR, _TERM_AND, _TERM_NOT, _ATOM = range(1, 8)
 _SIGNS: Final = {p.OR: "|", p.AND: "&", p.MINUS: "-"}
+# What needs no space after it, and before it.
+_CLOSING: Final = ")\"']"
+_OPENING: Final = "(\"'~"
 
 
 class _Piece(NamedTuple):
@@ -16,12 +19,12 @@ class _Piece(NamedTuple):
     level: int
 
     def at(self, level: int) -> str:
-        """In brackets where it binds less than that."""
+        """Return the text, in brackets if it binds less tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
 
 def write(condition: Program, terms: Sequence[Program], *, roomy: bool) -> str:
-    """The text of a formula; without `roomy` as short as it gets, with no needless space or bracket."""
+    """Return the text of a formula; without `roomy` as short as possible."""
     if len(condition) == 1:
         return _term(terms[0], roomy).text
 
@@ -42,7 +45,7 @@ def write(condition: Program, terms: Sequence[Program], *, roomy: bool) -> str:
 
 
 def write_term(program: Program) -> str:
-    """The text of a term."""
+    """Return the text of a term."""
     return _term(program, roomy=True).text
 
 
@@ -60,7 +63,7 @@ def _term(program: Program, roomy: bool) -> _Piece:
         level = _TERM_OR if node.op == p.OR else _TERM_AND
         left, right = operands[0].at(level), operands[1].at(level + 1)
         sign = space + _SIGNS[node.op] + space
-        if node.op == p.MINUS and not roomy and left[-1] not in ')"]' and right[0] not in '("~':
+        if node.op == p.MINUS and not roomy and left[-1] not in _CLOSING and right[0] not in _OPENING:
             sign = " -"
         return _Piece(left + sign + right, level)
 
@@ -68,8 +71,8 @@ def _term(program: Program, roomy: bool) -> _Piece:
 
 
 def _spaced(left: str, right: str, roomy: bool) -> str:
-    """With a space between, where there is need of one."""
-    glued = not roomy and (left[-1] in ')"]' or right[0] in '("~')
+    """Join two texts, with a space if needed."""
+    glued = not roomy and (left[-1] in _CLOSING or right[0] in _OPENING)
     return left + ("" if glued else " ") + right
 
 
@@ -79,9 +82,18 @@ def _number(number: float, roomy: bool) -> str:
 
 
 def _tight(atom: str) -> str:
-    """An atom with no needless space or digit in its crop."""
+    """Return an atom without needless spaces or digits in its crop, and with the fewest escapes in its name."""
     name, bracket, crop = atom.rpartition("[")
     if not crop.endswith("]"):
-        return atom
+        return _fewest_escapes(atom)
     numbers = (number.removeprefix("0") if number != "0" else number for number in crop[:-1].split(", "))
-    return f"{name}{bracket}{','.join(numbers)}]"
+    return f"{_fewest_escapes(name)}{bracket}{','.join(numbers)}]"
+
+
+def _fewest_escapes(atom: str) -> str:
+    """Return a name in double quotes, or in single quotes if that is shorter."""
+    kind, quote, rest = atom.partition('"')
+    if not quote:
+        return atom
+    single = rest[:-1].replace("'", "\\'").replace('\\"', '"')
+    return min(atom, f"{kind}'{single}'", key=len)

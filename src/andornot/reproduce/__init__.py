@@ -1,21 +1,20 @@
-"""The paper's experiments, each with one command, at a size that the machine can carry."""
+"""Reproduction of the paper's experiments, at the paper's scale or at a small one."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .catalogue import EVERYTHING, EXPERIMENTS
+from .catalogue import ALL, EXPERIMENTS
 
 if TYPE_CHECKING:
-    from .everything import reproduce_all
-    from .experiments import reproduce
+    from .run import reproduce, reproduce_all
 
-__all__ = ["EVERYTHING", "EXPERIMENTS", "reproduce", "reproduce_all"]
+__all__ = ["ALL", "EXPERIMENTS", "reproduce", "reproduce_all"]
 
-_ELSEWHERE: Final = {"reproduce": ".experiments", "reproduce_all": ".everything"}
+_LAZY: Final = ("reproduce", "reproduce_all")
 
 
 def __getattr__(name: str) -> Any:
-    """What runs an experiment is loaded when it is used first: it loads torch."""
-    if name not in _ELSEWHERE:
+    """Import the functions on first use: they load torch."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE[name], __name__), name)
+    return getattr(import_module(".run", __name__), name)

@@ -1,35 +1,35 @@
-"""How a model is learned: parts that work in a plain PyTorch loop.
+"""Self-supervised learning: building blocks for a plain PyTorch loop.
 
 `docs/pretraining.md` has such a loop; `andornot.pretraining` has the one behind `andornot pretrain`.
 """
 
 from .backbones import Backbone, build_backbone, wrap_backbone
-from .heads import Predictor, Projector
-from .losses import Losses, Pair, proposed_loss
-from .network import Network, Objective
+from .losses import DEFAULT_BETA, SYNTHESES, Losses, SynthesisLoss, SynthesisOutput, TargetPair, mixup, proposed_loss
+from .network import Network, Predictor, Projector
 from .recipe import Recipe, load_recipe
-from .synthesis import SYNTHESES, mix_pictures
-from .targets import Centre, PriorCentre, Target
+from .targets import Center, PriorCenter, Target
 from .views import Views, ViewSettings
 
 __all__ = [
+    "DEFAULT_BETA",
     "SYNTHESES",
     "Backbone",
-    "Centre",
+    "Center",
     "Losses",
     "Network",
-    "Objective",
-    "Pair",
     "Predictor",
-    "PriorCentre",
+    "PriorCenter",
     "Projector",
     "Recipe",
+    "SynthesisLoss",
+    "SynthesisOutput",
     "Target",
+    "TargetPair",
     "ViewSettings",
     "Views",
     "build_backbone",
     "load_recipe",
-    "mix_pictures",
+    "mixup",
     "proposed_loss",
     "wrap_backbone",
 ]

@@ -1,43 +1,66 @@
-"""Where a training step's inputs come from: views of pictures, or cached activations of views."""
+"""Batches of training inputs: views of images, or cached activations of views."""
+
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..data import Pictures
+from ..data import ResizedImages
+from ..memory import check_memory
 from ..progress import track
 from .backbones import accelerate, compute_in_parts, is_worthwhile, optimise_for_inference
-from .network import Network, Objective, StepResult
-from .synthesis import mix_pictures
+from .losses import mixup
+from .network import Network
 from .views import Views
 
 
-class PictureBatches:
-    """Fresh views of pictures in every step: training from scratch, or fine-tuning.
+class Batch(NamedTuple):
+    """The inputs of one step, images or activations: two views of each image, and mixed images.
 
-    `shapes` `(n, 2)` are the true heights and widths of pictures that were brought to one shape.
+    `partner` is what the first views were mixed with; None if that is the first view of the image before.
     """
 
-    def __init__(self, pictures: Pictures, views: Views, shapes: Tensor | None = None) -> None:
-        self.pictures, self.views, self.shapes = pictures, views, shapes
+    first: Tensor
+    second: Tensor
+    mixed: Tensor | None = None
+    partner: Tensor | None = None
+
+
+class ImageBatches:
+    """Fresh views of images in every step: training from scratch, or fine-tuning.
+
+    `shapes` `(n, 2)` are the true heights and widths of images that were resized to one shape. Without `mixup_lambda`
+    no images are mixed.
+    """
+
+    are_activations = False
+
+    def __init__(
+        self, images: ResizedImages, views: Views, shapes: Tensor | None = None, mixup_lambda: float | None = 0.5
+    ) -> None:
+        self.images, self.views, self.shapes, self.mixup_lambda = images, views, shapes, mixup_lambda
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
-    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
-        """Two views of each picture through the network."""
-        pictures = self.pictures[indices].to(_device(objective))
+    def load(self, indices: Tensor, generator: torch.Generator, device: torch.device | str = "cpu") -> Batch:
+        """Return two views of each image, and the first view mixed with that of the image before."""
+        images = self.images[indices].to(device)
         shapes = None if self.shapes is None else self.shapes[indices]
-        one, other = (self.views(pictures, generator, shapes) for _ in range(2))
-        result: StepResult = objective(one, other)
-        return result
+        first, second = (self.views(images, generator, shapes) for _ in range(2))
+        mixed = None if self.mixup_lambda is None else mixup(first, first.roll(1, 0), self.mixup_lambda)
+        return Batch(first, second, mixed)
 
 
 class ActivationBatches:
-    """Activations of several views of each picture, and of mixed pairs, computed once: only the heads are trained.
+    """Activations of several views of each image, and of mixed pairs, computed once: only the heads are trained.
 
-    Views and mixed pairs are `(V, n, width)` each, in half precision; view v of picture i was mixed with the same view
-    of picture `partners[v, i]`.
+    Views and mixed pairs are `(V, n, width)` each, in half precision; view v of image i was mixed with the same view
+    of image `partners[v, i]`.
     """
+
+    are_activations = True
 
     def __init__(self, views: Tensor, mixed: Tensor, partners: Tensor) -> None:
         self.views, self.mixed, self.partners = views, mixed, partners
@@ -45,65 +68,56 @@ class ActivationBatches:
     def __len__(self) -> int:
         return self.views.shape[1]
 
-    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
-        """Two of the views of each picture, through the heads."""
+    def load(self, indices: Tensor, generator: torch.Generator, device: torch.device | str = "cpu") -> Batch:
+        """Return the activations of two of the views of each image, of a mixed pair, and of the partner in it."""
         count = len(self.views)
         first = torch.randint(count, indices.shape, generator=generator)
         second = (first + torch.randint(1, count, indices.shape, generator=generator)) % count
-        network, device = objective.network, _device(objective)
+        partners = self.partners[first, indices]
+        cached = self.views[first, indices], self.views[second, indices], self.mixed[first, indices]
+        return Batch(*(rows.to(device, torch.float32) for rows in (*cached, self.views[first, partners])))
 
-        def activations(cached: Tensor, view: Tensor, numbers: Tensor) -> Tensor:
-            return cached[view, numbers].to(device, torch.float32)
 
-        one = network.project(activations(self.views, first, indices))
-        other = network.project(activations(self.views, second, indices))
-        mixed = network.project(activations(self.mixed, first, indices))
-        with torch.no_grad():
-            partner = network.project(activations(self.views, first, self.partners[first, indices]))
-        result: StepResult = objective.compare(one, other, mixed, partner.z)
-        return result
+Batches = ImageBatches | ActivationBatches
 
 
 @torch.no_grad()
 def cache_activations(
     network: Network,
-    pictures: Pictures,
+    images: ResizedImages,
     views: Views,
     *,
     count: int,
-    mixing: float,
+    mixup_lambda: float,
     seed: int,
     shapes: Tensor | None = None,
     batch_size: int = 64,
 ) -> ActivationBatches:
-    """Runs the backbone on `count` views of each picture, and on as many mixed pairs; `shapes` as of PictureBatches."""
+    """Run the backbone on `count` views of each image, and on as many mixed pairs; `shapes` as in ImageBatches."""
     backbone, size = network.backbone, views.settings.size
-    worthwhile = is_worthwhile(2 * count * len(pictures), size)
+    worthwhile = is_worthwhile(2 * count * len(images), size)
     maps = accelerate(backbone, size) if worthwhile else optimise_for_inference(backbone).maps
 
     def pooled(made: Tensor) -> Tensor:
         return backbone.pool(compute_in_parts(maps, made)).half().cpu()
 
     generator = torch.Generator().manual_seed(seed)
-    shape = (count, len(pictures), network.backbone.width)
+    shape = (count, len(images), network.backbone.width)
+    check_memory(4 * math.prod(shape), f"{count:,} views of {len(images):,} images", "lower cached_views")
     plain, mixed = torch.empty(shape, dtype=torch.float16), torch.empty(shape, dtype=torch.float16)
     partners = torch.empty(shape[:2], dtype=torch.int64)
     device = next(network.parameters()).device
-    with track("activations of views", 2 * count * len(pictures), unit="views") as bar:
+    with track("activations of views", 2 * count * len(images), unit="views") as bar:
         for view in range(count):
             # Neighbours of a shuffled order are partners, so that one batch has both of them.
-            order = torch.randperm(len(pictures), generator=generator)
+            order = torch.randperm(len(images), generator=generator)
             for indices in torch.tensor_split(order, -(-len(order) // batch_size)):
                 of_batch = None if shapes is None else shapes[indices]
-                made = views(pictures[indices].to(device), generator, of_batch)
+                made = views(images[indices].to(device), generator, of_batch)
                 partner = torch.arange(len(indices)).roll(1)
                 partners[view, indices] = indices[partner]
                 plain[view, indices] = pooled(made)
-                both = mix_pictures(made, made[partner], mixing)
+                both = mixup(made, made[partner], mixup_lambda)
                 mixed[view, indices] = pooled(both)
                 bar.update(2 * len(indices))
     return ActivationBatches(plain, mixed, partners)
-
-
-def _device(objective: Objective) -> torch.device:
-    return next(objective.parameters()).device

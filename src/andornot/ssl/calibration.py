@@ -1,7 +1,7 @@
 """Calibration: a pretrained backbone's channels as features, without any training.
 
-A channel's degree in a picture is the rank of its activation among the pictures of a folder, to a power. Few
-pictures then have much of a feature, whatever the scale of the channel is. One pass over the pictures; the quantiles of
+A channel's degree in an image is the rank of its activation among the images of a folder, to a power. Few
+images then have much of a feature, whatever the scale of the channel is. One pass over the images; the quantiles of
 each channel are kept.
 """
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from .recipe import Calibration
 
-# Quantiles of this many pictures are as good as those of all.
-ENOUGH_PICTURES = 20_000
-# What is assumed counts as much as this many pictures: nearly all for a folder of one, nearly nothing for thousands.
-_ASSUMED_PICTURES = 20
+# Quantiles of this many images are as good as those of all.
+CALIBRATION_IMAGES = 20_000
+# What is assumed counts as much as this many images: nearly all for a folder of one, nearly nothing for thousands.
+_ASSUMED_IMAGES = 20
 
 
 class CalibratedHead(nn.Module):
-    """Pooled activations `(B, C)` to probabilities `(B, N = C, M)`, by ranks among the pictures it was fitted on."""
+    """Pooled activations `(B, C)` to probabilities `(B, N = C, M)`, by ranks among the images it was fitted on."""
 
     quantiles: Tensor
 
@@ -28,15 +28,15 @@ class CalibratedHead(nn.Module):
 
     @torch.no_grad()
     def fit(self, activations: Tensor) -> "CalibratedHead":
-        """Takes the quantiles of activations `(n, C)` of n pictures; one picture is enough to begin with.
+        """Fit the quantiles to activations `(n, C)` of n images; one image is enough.
 
-        With few, ranks are coarse, and a channel's mean says more about these pictures than about the channel. So the
+        With few, ranks are coarse, and a channel's mean says more about these images than about the channel. So the
         folder's quantiles are averaged with those of an assumed distribution, n : 20. It is exponential, as averages of
         rectified activations roughly are, or normal where some are negative. Its mean (and variance) is the channel's,
         averaged with that of all channels together, n : 20 as well. docs/calibration.md has figures.
         """
         activations = activations.double()
-        weight = len(activations) / (len(activations) + _ASSUMED_PICTURES)
+        weight = len(activations) / (len(activations) + _ASSUMED_IMAGES)
         ranks = torch.linspace(0, 1, self.settings.levels, dtype=torch.float64, device=activations.device)
         inner = ranks.clamp(0.5 / self.settings.levels, 1 - 0.5 / self.settings.levels)
         mean = torch.lerp(activations.mean(), activations.mean(0), weight).unsqueeze(1)
@@ -49,7 +49,7 @@ class CalibratedHead(nn.Module):
         return self
 
     def ranks(self, activations: Tensor) -> Tensor:
-        """Where activations stand among those it was fitted on, `(B, C)`: from 0, below all, to 1, above all."""
+        """Return the ranks `(B, C)` of activations among the fitted ones, from 0 (below all) to 1 (above all)."""
         values = activations.float().T.contiguous()
         low, high = self._counts(values)
         last = self.settings.levels - 1
@@ -63,28 +63,28 @@ class CalibratedHead(nn.Module):
         return torch.where(high > low, tied.clamp(0, 1), between).T
 
     def degrees(self, activations: Tensor) -> Tensor:
-        """The possession degrees `(B, N)` of what `forward` gives, without the distributions."""
+        """Return the possession degrees `(B, N)`, without the distributions."""
         rank = self.ranks(activations)
-        return torch.lerp(rank**self.settings.power, torch.full_like(rank, 0.5), self.settings.doubt)
+        return torch.lerp(rank**self.settings.power, torch.full_like(rank, 0.5), self.settings.smoothing)
 
     def _counts(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """How many quantiles are below values `(C, B)`, and how many are not above them."""
+        """Return how many quantiles are below values `(C, B)`, and how many are at most equal."""
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no searchsorted
             levels = self.quantiles.unsqueeze(1)
             return (levels < values.unsqueeze(-1)).sum(-1), (levels <= values.unsqueeze(-1)).sum(-1)
         return torch.searchsorted(self.quantiles, values), torch.searchsorted(self.quantiles, values, right=True)
 
     def forward(self, activations: Tensor) -> Tensor:
-        """Probabilities `(B, N, M)`: the degree `rank ** power`, between two truth values shared out by nearness."""
+        """Return probabilities `(B, N, M)`: `rank ** power`, interpolated between the two nearest truth values."""
         steps = self.num_values - 1
         place = self.ranks(activations) ** self.settings.power * steps
         values = torch.arange(self.num_values, device=activations.device)
         probs = (1 - (place.unsqueeze(-1) - values).abs()).clamp(min=0)
-        return torch.lerp(probs, torch.full_like(probs, 1 / self.num_values), self.settings.doubt)
+        return torch.lerp(probs, torch.full_like(probs, 1 / self.num_values), self.settings.smoothing)
 
 
 def _quantiles(activations: Tensor, ranks: Tensor) -> Tensor:
-    """Linear quantiles `(C, levels)` of activations `(n, C)`. torch's own refuses more than 16 million numbers."""
+    """Return linear quantiles `(C, levels)` of activations `(n, C)`; torch.quantile takes at most 16 million values."""
     ordered = activations.sort(dim=0).values
     place = ranks * (len(activations) - 1)
     below, above = ordered[place.floor().long()], ordered[place.ceil().long()]

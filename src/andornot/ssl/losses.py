@@ -3,47 +3,52 @@
 Targets carry no gradient: the stop-gradient is the business of `targets`. Every loss is the mean over the batch.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from ..errors import AndornotError, unknown
 from ..logic import Representation, cross_entropy, expected_bce
+from .network import Outputs
+from .targets import Center, Target
 
 
-class Pair(NamedTuple):
+class TargetPair(NamedTuple):
     """A prediction and what it should be."""
 
     prediction: Representation
     target: Representation
 
 
-def divergence(pair: Pair) -> Tensor:
-    """𝒟(p, z) = -1/N Σ z·log p, Eq. (cross-entropy)."""
+def divergence(pair: TargetPair) -> Tensor:
+    """Compute 𝒟(p, z) = -1/N Σ z·log p, Eq. (cross-entropy)."""
     return cross_entropy(pair.target, pair.prediction, paired=True).mean()
 
 
-def normal_loss(one: Pair, other: Pair) -> Tensor:
-    """L_normal = ½𝒟(p, z') + ½𝒟(p', z), Eq. (normal_loss): each view predicts the other."""
+def normal_loss(one: TargetPair, other: TargetPair) -> Tensor:
+    """Compute L_normal = ½𝒟(p, z') + ½𝒟(p', z), Eq. (normal_loss): each view predicts the other."""
     return (divergence(one) + divergence(other)) / 2
 
 
-def mix_loss(mixed: Pair) -> Tensor:
-    """L_mix = 𝒟(p_mix, z_c), Eq. (loss_mix)."""
+def mix_loss(mixed: TargetPair) -> Tensor:
+    """Compute L_mix = 𝒟(p_mix, z_c), Eq. (loss_mix)."""
     return divergence(mixed)
 
 
-def expected_normal_loss(one: Pair, other: Pair) -> Tensor:
-    """L_1: the binary cross-entropy of the degrees, for the two views."""
+def expected_normal_loss(one: TargetPair, other: TargetPair) -> Tensor:
+    """Compute L_1: the binary cross-entropy of the degrees, for the two views."""
     return (expected_bce(*one).mean() + expected_bce(*other).mean()) / 2
 
 
-def expected_mix_loss(mixed: Pair) -> Tensor:
-    """L_2: the same for the mixed picture."""
+def expected_mix_loss(mixed: TargetPair) -> Tensor:
+    """Compute L_2: the same for the mixed image."""
     return expected_bce(*mixed).mean()
 
 
 class Losses(NamedTuple):
-    """All of them, for the log; `total` is what is minimised. Without mixed pictures, L_mix and L_2 are None."""
+    """All of them, for the log; `total` is what is minimised. Without mixed images, L_mix and L_2 are None."""
 
     total: Tensor
     normal: Tensor
@@ -52,10 +57,12 @@ class Losses(NamedTuple):
     expected_mix: Tensor | None
 
 
-def proposed_loss(one: Pair, other: Pair, mixed: Pair | None, alpha: float = 0.5, beta: float = 0.6) -> Losses:
-    """L_prop = β·L_exp + (1 - β)·L, Eq. (exp_loss); L = α·L_normal + (1 - α)·L_mix, Eq. (loss), and L_exp likewise.
+def proposed_loss(
+    one: TargetPair, other: TargetPair, mixed: TargetPair | None, alpha: float = 0.5, beta: float = 0.6
+) -> Losses:
+    """Compute L_prop = β·L_exp + (1 - β)·L, Eq. (exp_loss), with L = α·L_normal + (1 - α)·L_mix, Eq. (loss).
 
-    Without mixed pictures (vanilla) L is L_normal and L_exp is L_1; with β = 0 the expected-value losses are not
+    Without mixed images (vanilla) L is L_normal and L_exp is L_1; with β = 0 the expected-value losses are not
     computed.
     """
     normal = normal_loss(one, other)
@@ -67,3 +74,143 @@ def proposed_loss(one: Pair, other: Pair, mixed: Pair | None, alpha: float = 0.5
     expected_mix = expected_mix_loss(mixed) if mixed else None
     expected = expected_normal if expected_mix is None else alpha * expected_normal + (1 - alpha) * expected_mix
     return Losses(beta * expected + (1 - beta) * plain, normal, mix, expected_normal, expected_mix)
+
+
+Synthesis = Callable[[Target, Target, float, Center], Representation]
+"""From the targets of two images, λ_mix and the center to the target z_c of the mixed image."""
+
+
+_OWN: Final = "function:"
+
+
+def mixup(first: Tensor, second: Tensor, mixup_lambda: float = 0.5) -> Tensor:
+    """Compute mixup: `x_mix = λ·x_1 + (1 - λ)·x_2`, the same λ for the batch."""
+    return torch.lerp(second, first, mixup_lambda)
+
+
+def mean(first: Target, second: Target, mixup_lambda: float, center: Center) -> Representation:  # noqa: ARG001
+    """Compute `z_c = λ·z_1 + (1 - λ)·z_2`: SDMP, as in the paper."""
+    probs = torch.lerp(second.representation.probs, first.representation.probs, mixup_lambda)
+    return Representation(probs, validate=False)
+
+
+def maximum(first: Target, second: Target, mixup_lambda: float, center: Center) -> Representation:  # noqa: ARG001
+    """Compute `z_c = softmax((maximum(z̃_1, z̃_2) - c) / τ_t)`: MixSiam, as in the paper."""
+    target: Target = center(torch.maximum(first.logits, second.logits))
+    return target.representation
+
+
+def logic(first: Target, second: Target, mixup_lambda: float, center: Center) -> Representation:  # noqa: ARG001
+    """Compute `z_c = z_1 ∨ z_2`, Eq. (or_operation): the method of the paper."""
+    return first.representation | second.representation
+
+
+SYNTHESES: Final[dict[str, Synthesis | None]] = {
+    "vanilla": None,  # no mixed images
+    "mean": mean,
+    "maximum": maximum,
+    "logic": logic,
+}
+
+
+def get_synthesis(synthesis: "str | Synthesis") -> Synthesis | None:
+    """Return the synthesis of that name, or the function itself."""
+    if not isinstance(synthesis, str):
+        return synthesis
+    if synthesis.startswith(_OWN):
+        raise AndornotError(f'"{synthesis}" is a function of your own: pretrain(…, synthesis=…) must be given it again')
+    if synthesis not in SYNTHESES:
+        raise AndornotError(unknown("synthesis", synthesis, SYNTHESES))
+    return SYNTHESES[synthesis]
+
+
+def synthesis_name(function: Synthesis) -> str:
+    """Return the name that a recipe stores for a function of your own.
+
+    >>> synthesis_name(lambda first, second, mixup_lambda, center: first.representation)
+    'function:<lambda>'
+    """
+    return _OWN + getattr(function, "__name__", type(function).__name__)
+
+
+def check_name(name: str) -> None:
+    """Raise an error unless it is the name of a synthesis or of a function of your own."""
+    if not name.startswith(_OWN):
+        get_synthesis(name)
+
+
+# β of each method, as in the paper: 0.6 "of the logic operation method"; the other methods minimise L alone.
+DEFAULT_BETA: Final = {"vanilla": 0.0, "mean": 0.0, "maximum": 0.0, "logic": 0.6}
+
+
+class SynthesisOutput(NamedTuple):
+    """The losses of a batch, the targets of its two views, and the prediction of the first, without a gradient."""
+
+    losses: Losses
+    targets: tuple[Target, Target]
+    prediction: Representation
+
+    @property
+    def total(self) -> Tensor:
+        """The loss to minimise, L_prop."""
+        return self.losses.total
+
+
+class SynthesisLoss(nn.Module):
+    """The loss of the paper, with the center of its targets, which it updates with every batch in training mode.
+
+    `synthesis` is the name of one of `SYNTHESES`, or a function like them: from the targets of two images, λ_mix and
+    the center to the target of the mixed image. With `accumulate`, the center is updated after so many batches, by all
+    of them together.
+    """
+
+    def __init__(
+        self,
+        synthesis: str | Synthesis = "logic",
+        *,
+        center: Center | None = None,
+        temperature: float = 0.1,
+        mixup_lambda: float = 0.5,
+        alpha: float = 0.5,
+        beta: float | None = None,
+        accumulate: int = 1,
+    ) -> None:
+        super().__init__()
+        self.synthesis = get_synthesis(synthesis)
+        self.center = Center() if center is None else center
+        self.temperature, self.mixup_lambda, self.alpha = temperature, mixup_lambda, alpha
+        self.beta = default_beta(synthesis) if beta is None else beta
+        self.accumulate = accumulate
+        self._pending: list[Target] = []
+
+    def forward(
+        self, first: Outputs, second: Outputs, mixed: Outputs | None = None, partner_z: Tensor | None = None
+    ) -> SynthesisOutput:
+        """Return the losses of the network's outputs for two views of a batch of images.
+
+        `mixed` are the outputs for `mixup(view, view.roll(1, 0), mixup_lambda)` of the first views: each image is
+        mixed with the one before it. For other partners, `partner_z` are their logits z̃. "vanilla" has no mixed images.
+        """
+        targets = self.center(first.z), self.center(second.z)
+        pairs = self._pair(first, targets[1].representation), self._pair(second, targets[0].representation)
+        mixed_pair = None
+        if self.synthesis is not None:
+            if mixed is None:
+                raise ValueError("this synthesis needs the outputs of mixed images: loss(first, second, mixed)")
+            partner = self.center(first.z.roll(1, 0) if partner_z is None else partner_z)
+            mixed_pair = self._pair(mixed, self.synthesis(targets[0], partner, self.mixup_lambda, self.center))
+        losses = proposed_loss(*pairs, mixed_pair, self.alpha, self.beta)
+        if self.training:
+            self._pending += targets
+            if len(self._pending) >= 2 * self.accumulate:
+                self.center.update(*self._pending)
+                self._pending.clear()
+        return SynthesisOutput(losses, targets, Representation(pairs[0].prediction.probs.detach(), validate=False))
+
+    def _pair(self, outputs: Outputs, target: Representation) -> TargetPair:
+        return TargetPair(Representation.from_logits(outputs.p.float(), self.temperature, validate=False), target)
+
+
+def default_beta(synthesis: str | Synthesis) -> float:
+    """Return β of a method by name; 0 for a function."""
+    return DEFAULT_BETA.get(synthesis, 0.0) if isinstance(synthesis, str) else 0.0

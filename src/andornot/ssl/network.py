@@ -1,16 +1,12 @@
-"""The network of the paper, backbone → projector → z̃ → predictor → p̃, and one training step on it."""
+"""The network of the paper: backbone → projector → z̃ → predictor → p̃."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..logic import Representation
 from .backbones import Backbone
-from .heads import Predictor, Projector
-from .losses import Losses, Pair, proposed_loss
-from .synthesis import Synthesis, default_beta, get_synthesis, mix_pictures
-from .targets import Centre, Target
 
 
 class Outputs(NamedTuple):
@@ -38,75 +34,108 @@ class Network(nn.Module):
         self.projector = Projector(backbone.width, projector_hidden, num_features * num_values)
         self.predictor = Predictor(num_features * num_values, predictor_hidden)
 
-    def forward(self, pictures: Tensor) -> Outputs:
-        """Pictures `(B, C, H, W)` from 0 to 1."""
-        return self.project(self.backbone(pictures))
+    def forward(self, images: Tensor) -> Outputs:
+        """Compute the outputs for images `(B, C, H, W)` from 0 to 1."""
+        return self.project(self.backbone(images))
 
     def project(self, activations: Tensor) -> Outputs:
-        """Only the heads, on pooled activations `(B, width)`."""
+        """Compute the outputs from pooled activations `(B, width)`, by the heads alone."""
         z = self.projector(activations)
         shape = (-1, self.num_features, self.num_values)
         return Outputs(activations, z.view(shape), self.predictor(z).view(shape))
 
 
-class StepResult(NamedTuple):
-    """The losses of a step and the targets of its two views."""
+class Projector(nn.Sequential):
+    """Makes the logits z from pooled activations: three linear layers without bias, each with a batch norm.
 
-    losses: Losses
-    targets: tuple[Target, Target]
+    ReLU after the first two. The last batch norm has no affine part, so that each logit has mean 0 and variance 1 in
+    a batch. `hidden=None` is the width of the activations, as in SimSiam.
 
-
-class Objective(nn.Module):
-    """One training step: three views through the network, their targets, their losses.
-
-    `synthesis` is one of `SYNTHESES` by name, or a function of your own like them: from the targets of two pictures,
-    λ_mix and the centre to the target of the mixed picture.
+    >>> import torch
+    >>> Projector(512, None, 20 * 5)(torch.rand(4, 512)).shape
+    torch.Size([4, 100])
     """
 
-    def __init__(
-        self,
-        network: Network,
-        centre: Centre,
-        synthesis: str | Synthesis = "logic",
-        *,
-        temperature: float = 0.1,
-        mixing: float = 0.5,
-        alpha: float = 0.5,
-        beta: float | None = None,
-    ) -> None:
-        super().__init__()
-        self.network, self.centre = network, centre
-        self.synthesis = get_synthesis(synthesis)
-        self.temperature, self.mixing, self.alpha = temperature, mixing, alpha
-        self.beta = default_beta(synthesis) if beta is None else beta
+    def __init__(self, width_in: int, hidden: int | None, width_out: int) -> None:
+        hidden = width_in if hidden is None else hidden
+        _check_widths(width_in=width_in, hidden=hidden, width_out=width_out)
+        super().__init__(
+            nn.Linear(width_in, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(inplace=True),
+            nn.Linear(hidden, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(inplace=True),
+            nn.Linear(hidden, width_out, bias=False),
+            nn.BatchNorm1d(width_out, affine=False),
+        )
 
-    def forward(self, first: Tensor, second: Tensor, partners: Tensor | None = None) -> StepResult:
-        """Two views `(B, C, H, W)` of B pictures; each first view is mixed with that of its partner.
 
-        `partners` `(B,)` are numbers in the batch; by default the neighbour: batches are shuffled.
-        """
-        one, other = self.network(first), self.network(second)
-        if self.synthesis is None:
-            return self.compare(one, other)
-        partners = torch.arange(len(first), device=first.device).roll(1) if partners is None else partners
-        mixed = self.network(mix_pictures(first, first[partners], self.mixing))
-        return self.compare(one, other, mixed, one.z[partners])
+class Predictor(nn.Sequential):
+    """Makes the logits p from z: linear without bias, batch norm, ReLU, linear with bias; a bottleneck in SimSiam.
 
-    def compare(
-        self, first: Outputs, second: Outputs, mixed: Outputs | None = None, partner_z: Tensor | None = None
-    ) -> StepResult:
-        """The losses of outputs that are there already.
+    >>> import torch
+    >>> Predictor(20 * 5)(torch.rand(4, 100)).shape
+    torch.Size([4, 100])
+    """
 
-        `mixed` are those of the first views mixed with their partners' views, whose logits z̃ are `partner_z`.
-        The centre is to be updated with the targets after the backward pass.
-        """
-        targets = self.centre(first.z), self.centre(second.z)
-        pairs = self._pair(first, targets[1].representation), self._pair(second, targets[0].representation)
-        mixed_pair = None
-        if self.synthesis is not None and mixed is not None and partner_z is not None:
-            synthesised = self.synthesis(targets[0], self.centre(partner_z), self.mixing, self.centre)
-            mixed_pair = self._pair(mixed, synthesised)
-        return StepResult(proposed_loss(*pairs, mixed_pair, self.alpha, self.beta), targets)
+    def __init__(self, width: int, hidden: int = 512) -> None:
+        _check_widths(width=width, hidden=hidden)
+        super().__init__(
+            nn.Linear(width, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(inplace=True),
+            nn.Linear(hidden, width),
+        )
 
-    def _pair(self, outputs: Outputs, target: Representation) -> Pair:
-        return Pair(Representation.from_logits(outputs.p.float(), self.temperature, validate=False), target)
+
+@torch.no_grad()
+def fused(layers: Iterable[nn.Module]) -> nn.Sequential:
+    """Return copies of linear layers, batch norms and ReLUs, fused: the same results in eval mode, faster.
+
+    Batch norms become part of the linear layer before them, and linear layers with nothing between them one: the last
+    of the projector and the first of the predictor.
+    """
+    result: list[nn.Module] = []
+    for layer in layers:
+        if isinstance(layer, nn.Linear | nn.modules.batchnorm._BatchNorm):
+            weight, bias = _as_affine(layer)
+            if result and isinstance(result[-1], nn.Linear):
+                before, offset = _as_affine(result.pop())
+                weight, bias = weight @ before, weight @ offset + bias
+            result.append(_linear(weight, bias))
+        elif isinstance(layer, nn.ReLU):
+            result.append(nn.ReLU())
+        else:
+            raise TypeError(f"cannot fuse a {type(layer).__name__}")
+    return nn.Sequential(*result)
+
+
+def _as_affine(layer: nn.Module) -> tuple[Tensor, Tensor]:
+    """Return a layer in eval mode as `x ↦ weight·x + bias`, in float64 for fewer rounding errors."""
+    if (
+        isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        and layer.running_mean is not None
+        and layer.running_var is not None
+    ):
+        scale = (layer.running_var.double() + layer.eps).rsqrt()
+        scale = scale * layer.weight.double() if layer.affine else scale
+        shift = -layer.running_mean.double() * scale
+        return scale.diag(), shift + layer.bias.double() if layer.affine else shift
+    if isinstance(layer, nn.Linear):
+        weight = layer.weight.double()
+        return weight, weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.double()
+    raise TypeError(f"a {type(layer).__name__} is not affine")
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
+    return layer.requires_grad_(False)
+
+
+def _check_widths(**widths: int) -> None:
+    for name, width in widths.items():
+        if width < 1:
+            raise ValueError(f"{name} must be at least 1, got {width}")

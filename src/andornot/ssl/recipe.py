@@ -1,4 +1,4 @@
-"""Recipes: everything that decides what a pretraining gives, in one validated object, from YAML and `key=value`."""
+"""Recipes: all settings of a pretraining, validated, from YAML and `key=value`."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from ..errors import AndornotError, unknown
-from .synthesis import check_name, default_beta
+from .losses import check_name, default_beta
 from .views import Augmentation, ViewSettings
 
 
@@ -25,60 +25,70 @@ class Calibration(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     power: float = Field(
-        default=4.0, gt=0, description="degree = rank ** power: the higher, the fewer pictures have a feature"
+        default=4.0, gt=0, description="degree = rank ** power: the higher, the fewer images have a feature"
     )
-    doubt: float = Field(
+    smoothing: float = Field(
         default=0.05, ge=0, lt=1, description="probability that is spread evenly over the truth values"
     )
-    levels: int = Field(default=129, ge=2, description="quantiles kept for each feature")
+    levels: int = Field(default=129, ge=2, le=100_000, description="quantiles kept for each feature")
 
 
 _SIMSIAM: Final = Augmentation()
+# So much of a value is shown in a message.
+_LONGEST: Final = 100
 
 
 class Recipe(BaseModel):
-    """Settings of a pretraining. The defaults are the paper's, but for `crops_from`."""
+    """Settings of a pretraining. The defaults are the paper's, but for `crop_source`."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
     regime: Literal["scratch", "frozen", "calibrated"] = "scratch"
     backbone: str = "resnet18"
     backbone_options: dict[str, Any] = {}
-    num_features: int = Field(default=512, ge=1, description="N")
-    num_values: int = Field(default=8, ge=2, description="M")
-    projector_hidden: int | None = Field(default=None, ge=1, description="default: the width of the backbone")
-    predictor_hidden: int = Field(default=512, ge=1)
+    num_features: int = Field(default=512, ge=1, le=1_000_000, description="N")
+    num_values: int = Field(default=8, ge=2, le=10_000, description="M")
+    projector_hidden: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="default: the width of the backbone"
+    )
+    predictor_hidden: int = Field(default=512, ge=1, le=1_000_000)
 
-    size: int | None = Field(default=None, ge=8, le=2048, description="side of the pictures; default: the backbone's")
+    size: int | None = Field(default=None, ge=8, le=2048, description="side of the images; default: the backbone's")
     fit: Literal["crop", "squash"] = "crop"
-    crops_from: Literal["centre", "original"] = Field(
-        default="centre",
-        description="what views are cut from: the centre square at 8/7 of the size, which is quick, or all of the "
-        "picture, as in the paper; for square pictures both are the same",
+    crop_source: Literal["center", "original"] = Field(
+        default="center",
+        description="what views are cut from: the center square at 8/7 of the size, which is quick, or all of the "
+        "image, as in the paper; for square images both are the same",
     )
     views: Augmentation = Field(default=_SIMSIAM, description="what differs from SimSiam's augmentation")
-    cached_views: int = Field(default=4, ge=2, description="regime frozen: views computed of each picture")
+    cached_views: int = Field(default=4, ge=2, le=10_000, description="regime frozen: views computed of each image")
 
     synthesis: str = "logic"
-    mixing: float = Field(default=0.5, ge=0, le=1, description="λ_mix")
+    mixup_lambda: float = Field(default=0.5, ge=0, le=1, description="λ_mix")
     alpha: float = Field(default=0.5, ge=0, le=1)
     beta: float = Field(
         default=0.6, ge=0, le=1, description="weight of the expected value loss; 0 for other methods than logic"
     )
     prediction_temperature: float = Field(default=0.1, gt=0, description="τ_s")
     target_temperature: float = Field(default=0.04, gt=0, description="τ_t")
-    centre_momentum: float = Field(default=0.9, ge=0, le=1, description="m")
-    prior: float | None = Field(default=None, description="sparsity s of the prior exp(-s·k); default: DINO's centre")
+    center_momentum: float = Field(default=0.9, ge=0, le=1, description="m")
+    prior: float | None = Field(
+        default=None, ge=-1_000, le=1_000, description="sparsity s of the prior exp(-s·k); default: DINO's center"
+    )
 
-    epochs: int = Field(default=500, ge=1)
-    batch_size: int = Field(default=32, ge=2, description="pictures in a step, over all processes")
-    learning_rate: float = Field(default=0.027, gt=0)
-    learning_rate_batch: int | None = Field(default=None, ge=1, description="scale the rate by batch_size / this")
+    epochs: int = Field(default=500, ge=1, le=1_000_000_000)
+    batch_size: int = Field(default=32, ge=2, le=1_000_000_000, description="images in a step, over all processes")
+    learning_rate: float = Field(default=0.027, gt=0, le=1e6)
+    lr_reference_batch: int | None = Field(
+        default=None, ge=1, le=1_000_000_000, description="scale the rate by batch_size / this"
+    )
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    weight_decay: float = Field(default=1e-4, ge=0)
-    accumulate: int = Field(default=1, ge=1, description="parts of a batch that are computed one after the other")
+    weight_decay: float = Field(default=1e-4, ge=0, le=1e6)
+    accumulate: int = Field(
+        default=1, ge=1, le=1_000_000, description="parts of a batch that are computed one after the other"
+    )
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = "32-true"
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_seconds: float = Field(
         default=60.0, ge=0, description="how much a killed run loses at most; changes nothing else"
     )
@@ -95,6 +105,9 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
         check_name(self.synthesis)
+        for key in ("name", "channels"):
+            if key in self.backbone_options:
+                raise ValueError(f'backbone_options has no "{key}": the name is `backbone`, the images have channels')
         return self
 
     @field_serializer("views")
@@ -102,13 +115,13 @@ class Recipe(BaseModel):
         return {name: value for name, value in asdict(views).items() if value != getattr(_SIMSIAM, name)}
 
     def view_settings(self, size: int) -> ViewSettings:
-        """The augmentation at that size."""
+        """Return the augmentation at that size."""
         return ViewSettings(size, **asdict(self.views))
 
     @property
     def peak_learning_rate(self) -> float:
         """The rate of the first step, after scaling."""
-        return self.learning_rate * (self.batch_size / self.learning_rate_batch if self.learning_rate_batch else 1)
+        return self.learning_rate * (self.batch_size / self.lr_reference_batch if self.lr_reference_batch else 1)
 
 
 # The keys that there are, below each key that has some.
@@ -120,30 +133,40 @@ _KEYS: Final[dict[str, Iterable[str]]] = {
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """Return the names of the recipes in the package."""
     folder = resources.files("andornot") / "recipes"
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
-def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = ()) -> Recipe:
-    """A recipe by name, or from a YAML file, with `key=value` changes; `calibration.power=2` reaches inside.
+def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = (), **overrides: Any) -> Recipe:
+    """Return a recipe by name, or from a YAML file, with some settings changed.
 
-    A text is a file if it ends in .yaml or .yml or has a slash in it; a path always is.
+    A string is a file if it ends in .yaml or .yml or has a slash in it; a path always is. `changes` are `key=value`
+    strings as on the command line, where `calibration.power=2` sets a nested key.
+
+    >>> recipe = load_recipe("photos", seed=1, calibration={"power": 2})
+    >>> recipe.seed, recipe.calibration.power, recipe.calibration.smoothing
+    (1, 2.0, 0.2)
     """
     text = _read(name_or_path)
     try:
         settings = yaml.safe_load(text) or {}
     except (yaml.YAMLError, ValueError) as error:  # the second for a date like 2024-13-45
         raise RecipeError(f"{name_or_path} is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise RecipeError(f"{name_or_path} is nested too deep") from None
     if not isinstance(settings, dict):
         raise RecipeError(f"{name_or_path} must have lines `key: value`, got a {type(settings).__name__}")
     for change in changes:
         _apply(settings, change)
+    for key, value in overrides.items():
+        nested = settings.get(key)
+        settings[key] = {**nested, **value} if isinstance(nested, dict) and isinstance(value, Mapping) else value
     return make_recipe(settings)
 
 
 def make_recipe(settings: Mapping[str, Any]) -> Recipe:
-    """A recipe from plain settings, or a RecipeError that names the key and the nearest known one."""
+    """Validate settings; a RecipeError names the wrong key and the nearest known one."""
     try:
         return Recipe.model_validate(settings)
     except ValidationError as error:
@@ -153,7 +176,7 @@ def make_recipe(settings: Mapping[str, Any]) -> Recipe:
             prefix = "".join(f"{part}." for part in place[:-1])
             raise RecipeError(_unknown_key(place[-1], _KEYS[prefix], prefix)) from None
         message = first["msg"].removeprefix("Value error, ")
-        raise RecipeError(f"{'.'.join(place)}: {message}, got {first['input']!r}" if place else message) from None
+        raise RecipeError(f"{'.'.join(place)}: {message}, got {_shown(first['input'])}" if place else message) from None
 
 
 def _read(name_or_path: str | os.PathLike[str]) -> str:
@@ -175,8 +198,8 @@ def _apply(settings: dict[str, Any], change: str) -> None:
         raise RecipeError(f'"{change}" is not of the form key=value, for example epochs=20')
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
-        raise RecipeError(f'the value in "{change}" cannot be read') from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise RecipeError(f'the value in "{_cut(change)}" cannot be read') from None
     *outer, key = path.strip().split(".")
     for part in outer:
         inner = settings.setdefault(part, {})
@@ -184,6 +207,18 @@ def _apply(settings: dict[str, Any], change: str) -> None:
             raise RecipeError(f'"{part}" in "{change}" has no keys inside')
         settings = inner
     settings[key] = value
+
+
+def _shown(value: Any) -> str:
+    """Return a value as shown in a message."""
+    try:
+        return _cut(repr(value))
+    except (RecursionError, ValueError):  # nested too deep, or a number of too many digits
+        return f"a {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _unknown_key(key: str, known: Iterable[str], prefix: str = "") -> str:

@@ -1,74 +1,74 @@
-"""Targets z: sharpened, centred, and on request steered to a prior over the truth values.
+"""Targets z: centered, sharpened, and optionally steered to a prior over the truth values.
 
-A target is a distribution `softmax((z̃ - c) / τ_t)`, Eq. (z_2). The centre c, `(N, M)`, keeps features from always
-giving the same answer. How it moves is the difference between the two centres here.
+A target is a distribution `softmax((z̃ - c) / τ_t)`, Eq. (z_2). The center c, `(N, M)`, keeps features from always
+giving the same answer. How it moves is the difference between the two centers here.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..logic import Representation
-from .distributed import mean_over_processes
+from .runtime import mean_over_processes
 
 
 class Target(NamedTuple):
-    """What a picture should be predicted as: raw logits z̃ `(B, N, M)`, and their distribution z. No gradient."""
+    """What an image should be predicted as: raw logits z̃ `(B, N, M)`, and their distribution z. No gradient."""
 
     logits: Tensor
     representation: Representation
 
 
-class Centre(nn.Module):
-    """DINO's centre: the running mean of the raw logits, `c ← m·c + (1 - m)·mean(z̃)`, over all processes.
+class Center(nn.Module):
+    """DINO's center: the running mean of the raw logits, `c ← m·c + (1 - m)·mean(z̃)`, over all processes.
 
-    It starts at zero, moves after the loss (`update`), and is a buffer, so that checkpoints have it.
+    It starts at zero and takes its shape `(N, M)` from the first update. It is a buffer, so that checkpoints have it.
     """
 
-    centre: Tensor
+    center: Tensor
 
-    def __init__(self, num_features: int, num_values: int, temperature: float = 0.04, momentum: float = 0.9) -> None:
+    def __init__(self, temperature: float = 0.04, momentum: float = 0.9) -> None:
         super().__init__()
         self.temperature = temperature
         self.momentum = momentum
-        self.register_buffer("centre", torch.zeros(num_features, num_values))
+        self.register_buffer("center", torch.zeros(1, 1))
 
     def forward(self, logits: Tensor) -> Target:
-        """The targets of raw logits `(B, N, M)`. Eq. (z_2), with the stop-gradient."""
+        """Return the targets of raw logits `(B, N, M)`. Eq. (z_2), with the stop-gradient."""
         logits = logits.detach().float()
-        return Target(logits, Representation.from_logits(logits - self.centre, self.temperature, validate=False))
+        return Target(logits, Representation.from_logits(logits - self.center, self.temperature, validate=False))
 
     @torch.no_grad()
     def update(self, *targets: Target) -> None:
-        """Moves the centre by the targets of one step, those of both views."""
+        """Move the center by the targets of one step, those of both views."""
         mean = mean_over_processes(torch.cat([target.logits for target in targets]).mean(0))
-        self.centre.mul_(self.momentum).add_(mean, alpha=1 - self.momentum)
+        self.center = torch.add(self.center * self.momentum, mean, alpha=1 - self.momentum)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if (saved := state_dict.get(f"{prefix}center")) is not None:
+            self.center = self.center.new_zeros(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class PriorCentre(Centre):
-    """A centre that steers each feature's average over pictures to P(k) ∝ exp(-s·k): few pictures have a feature.
+class PriorCenter(Center):
+    """A center that steers each feature's average over images to P(k) ∝ exp(-s·k): few images have a feature.
 
-    `c ← c + (1 - m)·(average target - prior)`: a truth value that is given too often is made less likely. With
-    s = 0 every truth value is to be equally frequent.
+    `c ← c + (1 - m)·(average target - prior)`: a truth value that is too frequent becomes less likely. With s = 0 all
+    truth values become equally frequent.
     """
 
-    prior: Tensor
+    def __init__(self, temperature: float = 0.04, momentum: float = 0.9, sparsity: float = 0.3) -> None:
+        super().__init__(temperature, momentum)
+        self.sparsity = sparsity
 
-    def __init__(
-        self,
-        num_features: int,
-        num_values: int,
-        temperature: float = 0.04,
-        momentum: float = 0.9,
-        sparsity: float = 0.3,
-    ) -> None:
-        super().__init__(num_features, num_values, temperature, momentum)
-        prior = torch.softmax(-sparsity * torch.arange(num_values, dtype=torch.float32), 0)
-        self.register_buffer("prior", prior, persistent=False)
+    def prior(self, num_values: int) -> Tensor:
+        """Return the distribution P(k) over the truth values."""
+        values = torch.arange(num_values, dtype=torch.float32, device=self.center.device)
+        return torch.softmax(-self.sparsity * values, 0)
 
     @torch.no_grad()
     def update(self, *targets: Target) -> None:
-        """Moves the centre by how far the average target of one step is from the prior."""
-        average = torch.cat([target.representation.probs for target in targets]).mean(0)
-        self.centre.add_(mean_over_processes(average) - self.prior, alpha=1 - self.momentum)
+        """Move the center by how far the average target of one step is from the prior."""
+        average = mean_over_processes(torch.cat([target.representation.probs for target in targets]).mean(0))
+        self.center = torch.add(self.center, average - self.prior(average.shape[-1]), alpha=1 - self.momentum)

@@ -1,4 +1,4 @@
-"""The training loop: from pictures to a trained network, in a folder that a killed run can go on from.
+"""The training loop: from images to a trained network, with checkpoints to resume from.
 
 Lightning Fabric does devices, processes and precision; the loop is ours, because a run that was killed
 must end bit-identical to one that was not. So nothing random has a state: the order of an epoch comes from the seed and
@@ -11,14 +11,15 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import progress
 from ..errors import AndornotError, Stopped
 from ..logic import Representation
+from .batches import Batch, Batches
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -27,37 +28,25 @@ from .checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
-from .collapse import collapse_warning, measure_health
-from .denormals import without_denormals
-from .distributed import synchronise_batch_norms
-from .log import Log
-from .network import Network, Objective, StepResult
+from .losses import Synthesis, SynthesisLoss, SynthesisOutput
+from .monitoring import Log, collapse_warning, measure_health
+from .network import Network
 from .recipe import Recipe, RecipeError, make_recipe
-from .signals import stop_signals
-from .synthesis import Synthesis
-from .targets import Centre, PriorCentre
+from .runtime import stop_signals, synchronise_batch_norms, without_denormals
+from .targets import Center, PriorCenter
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOG: Final = "log.csv"
 # Settings that a resumed run may change.
 _FREE: Final = ("checkpoint_seconds",)
+_DATA: Final = "data"
 
 
 class TrainingError(AndornotError):
     """A training that cannot go on, with what to change."""
 
 
-class Batches(Protocol):
-    """Where a step's views come from: pictures that are augmented, or cached activations."""
-
-    def __len__(self) -> int:
-        """How many pictures there are."""
-
-    def compute(self, objective: Objective, indices: Tensor, generator: torch.Generator) -> StepResult:
-        """Runs the objective on the pictures with these numbers."""
-
-
-class Progress(NamedTuple):
+class EpochProgress(NamedTuple):
     """Where a training is, for callbacks after each epoch."""
 
     epoch: int
@@ -74,21 +63,26 @@ def train(
     resume: bool = False,
     log_every: int = 20,
     tensorboard: bool = False,
-    after_epoch: Callable[[Progress], dict[str, float]] | None = None,
+    after_epoch: Callable[[EpochProgress], dict[str, float]] | None = None,
     synthesis: Synthesis | None = None,
+    fingerprint: str | None = None,
 ) -> Network:
-    """Trains the network in place, logging to `folder`/log.csv, and returns it; the checkpoint stays in the folder.
+    """Train the network in place, log to `folder`/log.csv, keep the checkpoint there, and return the network.
 
-    `synthesis` is a function of your own in the place of the one that the recipe names.
+    `synthesis` is a function of your own in the place of the one that the recipe names. `fingerprint` is a digest of
+    the data: a run that is resumed must have the same.
     """
-    return _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard, synthesis).run(after_epoch)
+    training = _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard, synthesis, fingerprint)
+    return training.run(after_epoch)
 
 
-def check_training(recipe: Recipe, pictures: int, folder: Path, *, resume: bool = False) -> None:
-    """Raises what `train` would for too few pictures or a checkpoint of another run, before anything is written."""
-    batch_size = _batch_size(recipe, pictures, int(os.environ.get("WORLD_SIZE", 1)))
+def check_training(
+    recipe: Recipe, images: int, folder: Path, *, resume: bool = False, fingerprint: str | None = None
+) -> None:
+    """Raise what `train` would raise for too few images or another run's checkpoint, before writing anything."""
+    batch_size = _batch_size(recipe, images, int(os.environ.get("WORLD_SIZE", 1)))
     if resume and (folder / CHECKPOINT).exists():
-        _load_matching(folder / CHECKPOINT, _settings(recipe, pictures, batch_size))
+        _load_matching(folder / CHECKPOINT, _settings(recipe, images, batch_size, fingerprint))
 
 
 class _Training:
@@ -102,30 +96,35 @@ class _Training:
         log_every: int,
         tensorboard: bool,
         synthesis: Synthesis | None,
+        fingerprint: str | None,
     ) -> None:
+        self.fingerprint = fingerprint
         self.recipe, self.batches, self.folder, self.log_every = recipe, batches, folder, log_every
         self.fabric = _fabric(recipe)
         self.batch_size = _batch_size(recipe, len(batches), self.fabric.world_size)
         self.steps_per_epoch = len(batches) // self.batch_size
         self.total = self.steps_per_epoch * recipe.epochs
-        objective = Objective(
-            network,
-            _centre(recipe),
+        self.loss = SynthesisLoss(
             synthesis or recipe.synthesis,
+            center=_center(recipe),
             temperature=recipe.prediction_temperature,
-            mixing=recipe.mixing,
+            mixup_lambda=recipe.mixup_lambda,
             alpha=recipe.alpha,
             beta=recipe.beta,
-        )
+            accumulate=recipe.accumulate,
+        ).to(self.fabric.device)
         if self.fabric.world_size > 1:
-            synchronise_batch_norms(objective, self.fabric.device)
-        trainable = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+            synchronise_batch_norms(network, self.fabric.device)
+        trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
         optimiser = torch.optim.SGD(
             trainable, recipe.peak_learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
         )
-        self.objective, self.optimiser = self.fabric.setup(objective, optimiser)
-        self.objective.mark_forward_method("compare")
-        self.bare = objective
+        with warnings.catch_warnings():  # broadcast_buffers has a new name in some versions of torch
+            warnings.simplefilter("ignore")
+            self.network, self.optimiser = self.fabric.setup(network, optimiser)
+        self.network.mark_forward_method("project")
+        self.bare = network
+        self.state = nn.ModuleDict({"network": network, "loss": self.loss})
         self.start = self._restore() if resume else 0
         self.warned = False
         self.table: Log | None = None
@@ -134,7 +133,7 @@ class _Training:
             self.table = Log(folder / LOG, self.start)
             self.board = _tensorboard(folder) if tensorboard else None
 
-    def run(self, after_epoch: Callable[[Progress], dict[str, float]] | None) -> Network:
+    def run(self, after_epoch: Callable[[EpochProgress], dict[str, float]] | None) -> Network:
         self.bare.train()
         saved = time.monotonic()
         with without_denormals(), stop_signals() as stop, self._bar() as bar:
@@ -144,7 +143,7 @@ class _Training:
                 self._report(step, parts, bar)
                 if epoch_ends and after_epoch and self.fabric.is_global_zero:
                     epoch = (step + 1) // self.steps_per_epoch
-                    figures = after_epoch(Progress(epoch, self.recipe.epochs, self.bare.network))
+                    figures = after_epoch(EpochProgress(epoch, self.recipe.epochs, self.bare))
                     self.bare.train()
                     self._write(step, figures)
                     if figures:
@@ -155,10 +154,10 @@ class _Training:
                     saved = time.monotonic()
                 if asked and step + 1 < self.total:
                     raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
-        return self.bare.network
+        return self.bare
 
-    def _step(self, step: int) -> list[StepResult]:
-        """One step of the optimiser; the results of the parts that its batch is split into."""
+    def _step(self, step: int) -> list[SynthesisOutput]:
+        """Make one step of the optimiser, and return the results of the parts of its batch."""
         recipe = self.recipe
         # Dropout and the like take torch's own generator: it is set anew for each step, too.
         torch.manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank))
@@ -170,29 +169,38 @@ class _Training:
         parts = self._indices(step).chunk(recipe.accumulate)
         results, losses = [], []
         for number, indices in enumerate(parts):
-            with self.fabric.no_backward_sync(self.objective, enabled=number + 1 < len(parts)):
-                result = self.batches.compute(self.objective, indices, generator)
-                self.fabric.backward(result.losses.total / len(parts))
+            with self.fabric.no_backward_sync(self.network, enabled=number + 1 < len(parts)):
+                result = self._compute_loss(self.batches.load(indices, generator, self.fabric.device))
+                self.fabric.backward(result.total / len(parts))
             results.append(result)
-            losses.append(result.losses.total.item())
+            losses.append(result.total.item())
         if not math.isfinite(loss := sum(losses)):
             raise TrainingError(
                 f"the loss became {loss} at step {step + 1} of {self.total}; "
-                "start anew (--overwrite) with a lower learning_rate, or with precision=32-true"
+                "start over (--overwrite) with a lower learning_rate, or with precision=32-true"
             )
         self.optimiser.step()
-        self.bare.centre.update(*(target for result in results for target in result.targets))
         return results
 
+    def _compute_loss(self, batch: Batch) -> SynthesisOutput:
+        encode = self.network.project if self.batches.are_activations else self.network
+        first, second = encode(batch.first), encode(batch.second)
+        mixed = partner_z = None
+        if self.loss.synthesis is not None and batch.mixed is not None:
+            mixed = encode(batch.mixed)
+            partner_z = None if batch.partner is None else encode(batch.partner).z
+        result: SynthesisOutput = self.loss(first, second, mixed, partner_z)
+        return result
+
     def _agree(self, *wishes: bool) -> list[bool]:
-        """What any process wishes: clocks and signals differ between them, and all must save after the same step."""
+        """Return which flags any process has set: clocks and signals differ, and all must save after the same step."""
         if self.fabric.world_size == 1:
             return list(wishes)
         numbers = torch.tensor(wishes, dtype=torch.int32, device=self.fabric.device)
         return [bool(number) for number in self.fabric.all_reduce(numbers, reduce_op="max")]
 
     def _indices(self, step: int) -> Tensor:
-        """The numbers of this process's pictures in a step; an epoch's last, incomplete batch is dropped."""
+        """Return the indices of this process's images in a step; an epoch's incomplete last batch is dropped."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if getattr(self, "_epoch", None) != epoch:
             generator = torch.Generator().manual_seed(_mixed(self.recipe.seed, epoch))
@@ -201,19 +209,21 @@ class _Training:
         mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
         return mine
 
-    def _report(self, step: int, parts: list[StepResult], bar: progress.Progress) -> None:
+    def _report(self, step: int, parts: list[SynthesisOutput], bar: progress.Progress) -> None:
         bar.update(self.batch_size)
         if (step + 1) % self.log_every and step + 1 != self.total:
             return
         health = measure_health(Representation.cat([part.targets[0].representation for part in parts]))
+        predictions = measure_health(Representation.cat([part.prediction for part in parts]))
         losses = {
             f"loss_{name}": sum(getattr(part.losses, name).item() for part in parts) / len(parts)
             for name, loss in parts[0].losses._asdict().items()
             if loss is not None
         }
         bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}")
-        self._write(step, {**losses, **health._asdict(), "learning_rate": self.optimiser.param_groups[0]["lr"]})
-        message = collapse_warning(health, step)
+        figures = {**losses, **health._asdict(), "prediction_spread": predictions.spread}
+        self._write(step, {**figures, "learning_rate": self.optimiser.param_groups[0]["lr"]})
+        message = collapse_warning(health, predictions, step, self.total)
         if message and not self.warned:
             self.warned = True
             if self.fabric.is_global_zero:
@@ -235,91 +245,101 @@ class _Training:
 
     def _save(self, step: int) -> None:
         if self.fabric.is_global_zero:
-            settings = _settings(self.recipe, len(self.batches), self.batch_size)
-            checkpoint = Checkpoint(step, self.bare.state_dict(), optimiser_tensors(self.optimiser), settings)
+            settings = self._settings()
+            checkpoint = Checkpoint(step, self.state.state_dict(), optimiser_tensors(self.optimiser), settings)
             save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self.fabric.barrier()
+
+    def _settings(self) -> dict[str, Any]:
+        return _settings(self.recipe, len(self.batches), self.batch_size, self.fingerprint)
 
     def _restore(self) -> int:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return 0
-        checkpoint = _load_matching(path, _settings(self.recipe, len(self.batches), self.batch_size))
+        checkpoint = _load_matching(path, self._settings())
         try:
-            self.bare.load_state_dict(checkpoint.model)
+            self.state.load_state_dict(checkpoint.model)
         except RuntimeError:
-            raise CheckpointError(f"{path} is of another network; start anew with --overwrite") from None
+            raise CheckpointError(f"{path} is of another network; start over with --overwrite") from None
         restore_optimiser(self.optimiser, checkpoint.optimiser)
         return checkpoint.step
 
 
-def _settings(recipe: Recipe, pictures: int, batch_size: int) -> dict[str, Any]:
-    """What a run must go on with. The batch of another number of processes may be smaller than the recipe's."""
-    return {"recipe": recipe.model_dump(mode="json"), "pictures": pictures, "pictures in a step": batch_size}
+def _settings(recipe: Recipe, images: int, batch_size: int, fingerprint: str | None) -> dict[str, Any]:
+    """Return the settings that must be the same to resume a run."""
+    settings = {"recipe": recipe.model_dump(mode="json"), "images": images, "images in a step": batch_size}
+    return settings if fingerprint is None else {**settings, _DATA: fingerprint}
 
 
 def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
-    """The checkpoint, if it was made with these settings."""
+    """Load the checkpoint; raise a CheckpointError if it was made with other settings."""
     checkpoint = load_checkpoint(path)
     theirs = checkpoint.settings
-    for what in ("pictures", "pictures in a step"):
+    for what in ("images", "images in a step"):
         if theirs.get(what) != mine[what]:
             raise CheckpointError(
                 f"{path} was made with {theirs.get(what)} {what}, and now there are {mine[what]}; "
-                "a run goes on with what it began with, or starts anew with --overwrite"
+                "resume with the original images or pass --overwrite"
             )
+    if _DATA in theirs and _DATA in mine and theirs[_DATA] != mine[_DATA]:
+        raise CheckpointError(
+            f"{path} was made with other images, though as many; resume with those or pass --overwrite"
+        )
     try:
         # What an older version did not write, it did by default.
         recipe = make_recipe(theirs["recipe"]).model_dump(mode="json")
     except RecipeError as error:
-        raise CheckpointError(f"{path} is of another version ({error}); start anew with --overwrite") from None
+        raise CheckpointError(f"{path} is of another version ({error}); start over with --overwrite") from None
     for key, value in mine["recipe"].items():
         before = recipe[key]
         if key not in _FREE and before != value:
             raise CheckpointError(
                 f"{path} was made with {key}={before!r}, and now it is {value!r}; "
-                "a run goes on with the settings it began with, or starts anew with --overwrite"
+                "resume with the original settings or pass --overwrite"
             )
     return checkpoint
 
 
 def _fabric(recipe: Recipe) -> Any:
-    """Lightning Fabric for one process, or for those that torchrun started."""
+    """Return Lightning Fabric for one process, or for those that torchrun started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lightning.fabric import Fabric
+        from lightning.fabric.strategies.ddp import DDPStrategy
 
         local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         world = int(os.environ.get("WORLD_SIZE", 1))
         fabric = Fabric(
             devices=local,
             num_nodes=world // local,
-            strategy="ddp" if world > 1 else "auto",
+            # Without broadcasts of buffers, which break several forward passes per step: batch norms are synchronised.
+            strategy=DDPStrategy(broadcast_buffers=False) if world > 1 else "auto",
             precision=recipe.precision,
         )
         fabric.launch()
     return fabric
 
 
-def _centre(recipe: Recipe) -> Centre:
-    arguments = recipe.num_features, recipe.num_values, recipe.target_temperature, recipe.centre_momentum
-    return Centre(*arguments) if recipe.prior is None else PriorCentre(*arguments, recipe.prior)
+def _center(recipe: Recipe) -> Center:
+    arguments = recipe.target_temperature, recipe.center_momentum
+    return Center(*arguments) if recipe.prior is None else PriorCenter(*arguments, recipe.prior)
 
 
-def _batch_size(recipe: Recipe, pictures: int, processes: int) -> int:
-    """The recipe's, or all pictures if there are fewer, as a multiple of the parts that it is split into."""
+def _batch_size(recipe: Recipe, images: int, processes: int) -> int:
+    """Return the recipe's batch size, or all images if there are fewer, as a multiple of its parts."""
     parts = processes * recipe.accumulate
-    size = min(recipe.batch_size, pictures) // parts * parts
+    size = min(recipe.batch_size, images) // parts * parts
     if size < 2 * parts:
         raise TrainingError(
-            f"{pictures} pictures in batches of {recipe.batch_size} are too few to train on with {processes} processes "
+            f"{images} images in batches of {recipe.batch_size} are too few to train on with {processes} processes "
             f"and accumulate={recipe.accumulate}: each part of a batch needs two; regime=calibrated needs no training"
         )
     return size
 
 
 def _mixed(*numbers: int) -> int:
-    """One seed from several numbers, so that neighbours are unlike each other."""
+    """Return one seed from several numbers; similar numbers give unrelated seeds."""
     seed = 0
     for number in numbers:
         seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63

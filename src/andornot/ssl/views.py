@@ -1,8 +1,8 @@
-"""Views: SimSiam's augmentation of a whole batch at once, on the device of the pictures.
+"""Views: SimSiam's augmentation of a whole batch at once, on the device of the images.
 
-Crop, resize, flip and blur are linear and separable, so a view is two products `rows · picture · columnsᵀ` with small
-matrices of each picture's own; brightness, contrast, saturation, hue and grey are affine in the colours, so
-they are one colour matrix and offset a picture. `docs/views.md` has the equations and says where this differs
+Crop, resize, flip and blur are linear and separable, so a view is two products `rows · image · columnsᵀ` with small
+matrices of each image's own; brightness, contrast, saturation, hue and grey are affine in the colours, so
+they are one colour matrix and offset an image. `docs/views.md` has the equations and says where this differs
 from the PIL original.
 """
 
@@ -17,16 +17,16 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from ..data.pixels import check_range
+from ..data.inputs import check_range
 
 # ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
 GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
 
-# How often a crop is drawn before the largest centred one is taken, as in torchvision.
+# How often a crop is drawn before the largest centered one is taken, as in torchvision.
 CROP_TRIES: Final = 10
 
-# One row of uniform numbers a picture: this many, whatever the settings and the pictures are.
-_NUMBERS_PER_PICTURE: Final = 2 * CROP_TRIES + 15
+# One row of uniform numbers an image: this many, whatever the settings and the images are.
+_NUMBERS_PER_IMAGE: Final = 2 * CROP_TRIES + 15
 
 # A Gaussian is cut off beyond this many standard deviations, where 0.006 % of its mass is left. Its far tail would
 # be of numbers so small that a CPU is slow with them.
@@ -50,9 +50,9 @@ _CONFIG: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 @checked_dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Augmentation:
-    """What may happen to a picture, as a recipe says it; the defaults are SimSiam's."""
+    """The random changes of an image, as set in a recipe; the defaults are SimSiam's."""
 
-    crop_scale: _PartRange = (0.2, 1.0)  # part of the picture's area that a crop keeps
+    crop_scale: _PartRange = (0.2, 1.0)  # part of the image's area that a crop keeps
     crop_ratio: _Range = (3 / 4, 4 / 3)  # width / height of a crop
     flip: _Probability = 0.5
     brightness: _Strength = 0.4  # the factor is drawn from 1 ± this, as are those of contrast and saturation
@@ -78,23 +78,23 @@ class ViewSettings(Augmentation):
 
     @classmethod
     def photos(cls, size: int = 224) -> ViewSettings:
-        """SimSiam's settings for ImageNet."""
+        """Return SimSiam's settings for ImageNet."""
         return cls(size)
 
     @classmethod
     def cifar(cls, size: int = 32) -> ViewSettings:
-        """SimSiam's settings for CIFAR-10: no blur."""
+        """Return SimSiam's settings for CIFAR-10: no blur."""
         return cls(size, blur=0.0)
 
     @classmethod
     def digits(cls, size: int = 28, crop_scale: tuple[float, float] = (0.5, 1.0)) -> ViewSettings:
-        """SimSiam's without flip and colour. A small crop of a digit can lose what digit it is: half of it stays."""
+        """Return SimSiam's settings without flip and colour. Crops keep half of the area, so digits stay readable."""
         return cls(size, crop_scale=crop_scale, flip=0.0, jitter=0.0, grey=0.0)
 
 
 @dataclass(frozen=True)
-class Warp:
-    """Where each of B views lies in its picture, in pixels: all `(B,)`."""
+class CropBox:
+    """Where each of B views lies in its image, in pixels: all `(B,)`."""
 
     top: Tensor
     left: Tensor
@@ -111,26 +111,26 @@ class Jitter:
     contrast: Tensor
     saturation: Tensor
     hue: Tensor
-    order: Tensor  # (B, 4), a permutation a picture: 0 brightness, 1 contrast, 2 saturation, 3 hue
+    order: Tensor  # (B, 4), a permutation an image: 0 brightness, 1 contrast, 2 saturation, 3 hue
     grey: Tensor  # bool, after the others
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """All that is random in a batch of views. A part that the settings turn off is `None`."""
+class SampledParams:
+    """The random parameters of a batch of views. What the settings turn off is `None`."""
 
-    warp: Warp
+    crop: CropBox
     jitter: Jitter | None
     sigma: Tensor | None  # (B,), 0 for no blur
 
 
 class Views:
-    """Makes a fresh random view of each picture of a batch.
+    """Makes a fresh random view of each image of a batch.
 
     >>> views = Views(ViewSettings.cifar())
-    >>> pictures = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
+    >>> images = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
     >>> generator = torch.Generator().manual_seed(0)
-    >>> x1, x2 = views(pictures, generator), views(pictures, generator)
+    >>> x1, x2 = views(images, generator), views(images, generator)
     >>> x1.shape, x1.dtype, torch.equal(x1, x2)
     (torch.Size([8, 3, 32, 32]), torch.float32, False)
     """
@@ -143,64 +143,66 @@ class Views:
 
     @torch.no_grad()
     def __call__(
-        self, pictures: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None
+        self, images: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None
     ) -> Tensor:
-        """Pictures `(B, C, H, W)`, uint8 or floats from 0 to 1, C = 1 or 3, become float32 `(B, C, size, size)`.
+        """Return views of images `(B, C, H, W)`, uint8 or floats from 0 to 1, as float32 `(B, C, size, size)`.
 
         All randomness comes from `generator` (torch's own on the CPU if `None`), the same amount for every batch of B
-        pictures, whatever they show: its state alone decides what the next calls give. It may live on the CPU
-        while the pictures are elsewhere. Pictures of one channel have no saturation, hue or grey: these are ignored.
+        images, whatever they show: its state alone decides what the next calls give. It may live on the CPU
+        while the images are elsewhere. Images of one channel have no saturation, hue or grey: these are ignored.
 
-        `shapes` `(B, 2)` are the true heights and widths where pictures of different shapes were brought to one, so
+        `shapes` `(B, 2)` are the true heights and widths where images of different shapes were brought to one, so
         that crops are those of the originals: an area of the original, with a ratio of its own pixels.
         """
-        _check_pictures(pictures)
-        return self.render(pictures, self.draw(pictures, generator, shapes))
+        _check_images(images)
+        return self.render(images, self.sample(images, generator, shapes))
 
-    def draw(self, pictures: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None) -> Drawn:
-        """The random part of a call: what will be done to each of the pictures `(B, C, H, W)`."""
-        count = len(pictures)
-        kept = torch.tensor(pictures.shape[2:], device=pictures.device)
-        height, width = (kept.expand(count, 2) if shapes is None else shapes.to(pictures.device)).unbind(1)
+    def sample(
+        self, images: Tensor, generator: torch.Generator | None = None, shapes: Tensor | None = None
+    ) -> SampledParams:
+        """Sample the random parameters of a view of each of the images `(B, C, H, W)`."""
+        count = len(images)
+        kept = torch.tensor(images.shape[2:], device=images.device)
+        height, width = (kept.expand(count, 2) if shapes is None else shapes.to(images.device)).unbind(1)
         source = torch.device("cpu") if generator is None else generator.device
-        shape = (count, _NUMBERS_PER_PICTURE)
-        numbers = torch.rand(shape, generator=generator, device=source, dtype=torch.float32).to(pictures.device)
+        shape = (count, _NUMBERS_PER_IMAGE)
+        numbers = torch.rand(shape, generator=generator, device=source, dtype=torch.float32).to(images.device)
         areas, ratios, keys = numbers[:, :CROP_TRIES], numbers[:, CROP_TRIES : 2 * CROP_TRIES], numbers[:, -4:]
         y, x, flip, jitter, *factors, grey, blur, sigma = numbers[:, 2 * CROP_TRIES : -4].unbind(1)
         settings = self.settings
         top, left, crop_height, crop_width = _crops(settings, areas, ratios, y, x, height, width)
-        down, across = kept[0] / height, kept[1] / width  # from the original to the picture as it is kept
-        warp = Warp(top * down, left * across, crop_height * down, crop_width * across, flip=flip < settings.flip)
-        return Drawn(
-            warp,
+        down, across = kept[0] / height, kept[1] / width  # from the original to the image as it is kept
+        crop = CropBox(top * down, left * across, crop_height * down, crop_width * across, flip=flip < settings.flip)
+        return SampledParams(
+            crop,
             _jitter(settings, jitter, factors, keys, grey) if settings.jitter or settings.grey else None,
             torch.where(blur < settings.blur, _between(settings.blur_sigma, sigma), 0.0) if settings.blur else None,
         )
 
     @torch.no_grad()
-    def render(self, pictures: Tensor, drawn: Drawn) -> Tensor:
-        """The other part: the views that `drawn` describes, without any randomness."""
-        size, warp = self.settings.size, drawn.warp
-        batch, channels, height, width = pictures.shape
+    def render(self, images: Tensor, params: SampledParams) -> Tensor:
+        """Compute the views with these parameters, without any randomness."""
+        size, crop = self.settings.size, params.crop
+        batch, channels, height, width = images.shape
         # Mixed precision would round places and colours to as few as 8 bits.
-        with torch.autocast(pictures.device.type, enabled=False):
-            rows = _resize_matrices(warp.top, warp.height, height, size)
-            columns = _resize_matrices(warp.left, warp.width, width, size, flip=warp.flip)
-            if pictures.dtype == torch.uint8:
+        with torch.autocast(images.device.type, enabled=False):
+            rows = _resize_matrices(crop.top, crop.height, height, size)
+            columns = _resize_matrices(crop.left, crop.width, width, size, flip=crop.flip)
+            if images.dtype == torch.uint8:
                 rows /= 255
-            pictures = pictures.to(torch.float32)
+            images = images.to(torch.float32)
             colour = None
-            if drawn.jitter is not None:
+            if params.jitter is not None:
                 # The mean colour of the view before it is blurred, which moves it a little at the borders.
-                across = pictures.flatten(1, 2) @ columns.mean(1).unsqueeze(2)
+                across = images.flatten(1, 2) @ columns.mean(1).unsqueeze(2)
                 mean = across.view(batch, channels, height) @ rows.mean(1).unsqueeze(2)
-                colour = _colour_maps(drawn.jitter, mean)
-            if drawn.sigma is not None:
-                blur = _blur_matrices(drawn.sigma, size, math.ceil(_BLUR_REACH * self.settings.blur_sigma[1]))
+                colour = _colour_maps(params.jitter, mean)
+            if params.sigma is not None:
+                blur = _blur_matrices(params.sigma, size, math.ceil(_BLUR_REACH * self.settings.blur_sigma[1]))
                 rows, columns = blur @ rows, blur @ columns
             # Channel by channel: broadcasting would copy the matrices once for each.
-            planes = pictures.new_empty(channels, batch, size, size)
-            for plane, channel in zip(planes, pictures.unbind(1), strict=True):
+            planes = images.new_empty(channels, batch, size, size)
+            for plane, channel in zip(planes, images.unbind(1), strict=True):
                 torch.bmm(rows, channel @ columns.mT, out=plane)
             views = planes.transpose(0, 1)
             if colour is not None:
@@ -209,16 +211,16 @@ class Views:
         return views.contiguous().clamp_(0, 1)
 
 
-def _check_pictures(pictures: Tensor) -> None:
-    if not isinstance(pictures, Tensor):
-        raise TypeError(f"pictures must be a tensor (B, C, H, W), got {type(pictures).__name__}")
-    if pictures.ndim != 4 or pictures.shape[1] not in (1, 3) or 0 in pictures.shape[2:]:
-        raise ValueError(f"pictures must be (B, C, H, W) with C = 1 or 3, got shape {tuple(pictures.shape)}")
-    if pictures.dtype == torch.uint8:
+def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a tensor (B, C, H, W), got {type(images).__name__}")
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
+        raise ValueError(f"images must be (B, C, H, W) with C = 1 or 3, got shape {tuple(images.shape)}")
+    if images.dtype == torch.uint8:
         return
-    if not pictures.is_floating_point():
-        raise TypeError(f"pictures must be uint8 from 0 to 255 or floats from 0 to 1, got {pictures.dtype}")
-    check_range(pictures)
+    if not images.is_floating_point():
+        raise TypeError(f"images must be uint8 from 0 to 255 or floats from 0 to 1, got {images.dtype}")
+    check_range(images)
 
 
 def _between(bounds: tuple[float, float], uniform: Tensor) -> Tensor:
@@ -229,10 +231,10 @@ def _between(bounds: tuple[float, float], uniform: Tensor) -> Tensor:
 def _crops(
     settings: ViewSettings, areas: Tensor, ratios: Tensor, y: Tensor, x: Tensor, height: Tensor, width: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """RandomResizedCrop's top, left, height and width, `(B,)` each, from uniform numbers.
+    """Compute RandomResizedCrop's top, left, height and width, `(B,)` each, from uniform numbers.
 
-    `areas` and `ratios` are `(B, tries)`, all else `(B,)`: the first try that fits into the picture counts. If none
-    does, the largest centred crop with a permitted ratio is taken.
+    `areas` and `ratios` are `(B, tries)`, all else `(B,)`: the first try that fits into the image counts. If none
+    does, the largest centered crop with a permitted ratio is taken.
     """
     area = (height * width)[:, None] * _between(settings.crop_scale, areas)
     low, high = settings.crop_ratio
@@ -241,7 +243,7 @@ def _crops(
     fits = (heights >= 1) & (heights <= height[:, None]) & (widths >= 1) & (widths <= width[:, None])
     first = fits.byte().argmax(1, keepdim=True)
     fitting = fits.gather(1, first).squeeze(1)
-    # A picture that is much longer than wide would round the other side to 0.
+    # An image that is much longer than wide would round the other side to 0.
     full_height = (width.double() / low).round().minimum(height).clamp(min=1).float()
     full_width = (height.double() * high).round().minimum(width).clamp(min=1).float()
     crop_height = heights.gather(1, first).squeeze(1).where(fitting, full_height)
@@ -255,7 +257,7 @@ def _crops(
 
 
 def _jitter(settings: ViewSettings, chosen: Tensor, factors: list[Tensor], keys: Tensor, grey: Tensor) -> Jitter:
-    """ColorJitter's factors from uniform numbers; the order is that of the random `keys`, `(B, 4)`."""
+    """Compute ColorJitter's factors from uniform numbers; `keys` `(B, 4)` give the order."""
     jittered = chosen < settings.jitter
     strengths = (settings.brightness, settings.contrast, settings.saturation)
     brightness, contrast, saturation = (
@@ -267,7 +269,7 @@ def _jitter(settings: ViewSettings, chosen: Tensor, factors: list[Tensor], keys:
 
 
 def _resize_matrices(start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None) -> Tensor:
-    """Matrices `(B, size, full)` that resample pixels `start … start + length` of a line of `full` to `size` pixels.
+    """Return matrices `(B, size, full)` that resample pixels `start … start + length` of a line to `size` pixels.
 
     Bilinear with antialiasing, PIL's definition: a triangle around the place of each output pixel, as wide as an
     output pixel when shrinking and as an input pixel otherwise, cut off at the crop, with sum 1.
@@ -289,7 +291,7 @@ def _resize_matrices(start: Tensor, length: Tensor, full: int, size: int, flip: 
 
 
 def _blur_matrices(sigma: Tensor, size: int, reach: int) -> Tensor:
-    """Matrices `(B, size, size)` that convolve with a Gaussian; beyond the border its nearest pixel goes on, as in PIL.
+    """Return matrices `(B, size, size)` that convolve with a Gaussian; the border is replicated, as in PIL.
 
     A sigma of 0 gives the identity.
     """
@@ -304,7 +306,7 @@ def _blur_matrices(sigma: Tensor, size: int, reach: int) -> Tensor:
 
 
 def _colour_maps(jitter: Jitter, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """One colour matrix `(B, C, C)` and offset `(B, C, 1)` a picture, for all of the jitter, in each picture's order.
+    """Return a colour matrix `(B, C, C)` and offset `(B, C, 1)` per image, for all of its jitter in its order.
 
     `mean` is the mean colour `(B, C, 1)` of the view. Each step replaces colours c by `linear·c + offset`; contrast
     needs the mean grey of the view as the steps before have left it, which is the image of the mean.
@@ -337,7 +339,7 @@ def _colour_maps(jitter: Jitter, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hue_rotations(turns: Tensor) -> Tensor:
-    """Rotations `(B, 3, 3)` of the colours around the grey axis; a third of a turn takes red to green to blue."""
+    """Return rotations `(B, 3, 3)` of colours around the grey axis; a third of a turn takes red to green to blue."""
     angle = 2 * math.pi * turns[:, None, None]
     along = turns.new_full((3, 3), 1 / 3)
     across = torch.eye(3, device=turns.device, dtype=turns.dtype) - along

@@ -1,1 +1,1 @@
-"""The page to search by pictures, and the same as an HTTP API."""
+"""The page to search by images, and the same as an HTTP API."""

@@ -1,4 +1,8 @@
-"""Connections, which anybody may open: only as many as the machine can bear, and none that waits for ever."""
+"""The uvicorn server, with limits on connections.
+
+uvicorn has no timeout for a request that does not arrive completely or a response that is not read: with its own limits
+300 half-open connections lock all other clients out for good (measured with uvicorn 0.54, `limit_concurrency=256`).
+"""
 
 import asyncio
 import logging
@@ -7,6 +11,7 @@ import time
 from collections import Counter
 from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -15,10 +20,10 @@ REQUEST_SECONDS: Final = 10.0
 READING_SECONDS: Final = 30.0
 MAX_CONNECTIONS: Final = 256
 _GRACE_SECONDS: Final = 2
-_SECONDS_BETWEEN_LINES: Final = 60.0
-_FILES: Final = 4096
-_WAITING: Final = 512
-# The others are for the gallery, for pictures, and for connections that were accepted and are about to be closed.
+_SECONDS_BETWEEN_LOG_LINES: Final = 60.0
+_MAX_FILES: Final = 4096
+_BACKLOG: Final = 512
+# The other files are for the gallery, for images, and for connections that are about to be closed.
 _FILES_PER_CONNECTION: Final = 4
 _ACCEPTED_AT_ONCE: Final = 8
 
@@ -26,14 +31,15 @@ _log: Final = logging.getLogger("andornot.web")
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """A server of the app whose connections have limits."""
-    most = min(MAX_CONNECTIONS, _open_files() // _FILES_PER_CONNECTION)
+    """Make a server of the app with limits on connections."""
+    max_connections = min(MAX_CONNECTIONS, _open_files() // _FILES_PER_CONNECTION)
     config = uvicorn.Config(
         app,
-        http=type("Connection", (_Connection,), {"most": most}),
-        backlog=_ACCEPTED_AT_ONCE,  # before one is closed, three times as many are accepted
-        access_log=False,  # an address may have the token in it
-        log_level="error",  # each request that is no HTTP would be a warning
+        http=type("Connection", (_Connection,), {"max_connections": max_connections}),
+        backlog=_ACCEPTED_AT_ONCE,  # asyncio accepts this many at once, before any can be closed
+        ws="none",  # the guard checks HTTP requests only
+        access_log=False,  # addresses may contain the token
+        log_level="error",  # each malformed request would be a warning
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -42,67 +48,77 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request does not arrive in time, if its answer is not read, or to make room."""
+    """A connection that is closed if a request is late, if its response is not read, or to make room."""
 
-    most = MAX_CONNECTIONS
-    _late: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    max_connections = MAX_CONNECTIONS
+    _request_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Waits for the first request."""
+        """Wait for the first request."""
         super().connection_made(transport)
-        self._since = time.monotonic()
+        self._opened = time.monotonic()
         self._expect_request()
         self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Looks whether the head of a request is complete; uvicorn itself has time for a half one, without end."""
+        """Stop the timer when the head of a request is complete."""
         super().data_received(data)
-        if self._is_being_answered:
-            self._cancel_late()
-        elif self._late is None:  # the next request begins, or the rest of one that was answered already
+        if self._is_busy:
+            self._cancel_request_timer()
+        elif self._request_timer is None:  # the next request, or the rest of one that was answered already
             self._expect_request()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request, such as a body in wrong chunks, without a traceback in the log."""
+        if self._is_busy:
+            self.cycle.disconnected = True  # discard what the app sends from now on
+            self.cycle.message_event.set()
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # the response has started
+            self.transport.close()
+
     def pause_writing(self) -> None:
-        """The client reads more slowly than we write: it may, but not as slowly as it likes."""
+        """Start a timer for a client that reads more slowly than we write."""
         super().pause_writing()
-        self._unread = self.loop.call_later(READING_SECONDS, self.transport.abort)
+        self._read_timer = self.loop.call_later(READING_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Stop the timer: the client has read."""
         super().resume_writing()
-        self._cancel_unread()
+        self._cancel_read_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """Stop all timers."""
         super().connection_lost(exc)
-        self._cancel_late()
-        self._cancel_unread()
+        self._cancel_request_timer()
+        self._cancel_read_timer()
 
     @property
-    def _is_being_answered(self) -> bool:
+    def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_request(self) -> None:
-        self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+        self._request_timer = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
-    def _cancel_late(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _cancel_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def _make_room(self) -> None:
-        """Closes, of those that nobody works for, the oldest of the client that has most: at worst this one itself."""
-        every = [c for c in self.connections if isinstance(c, _Connection) and not c.transport.is_closing()]
-        if len(every) > self.most:
-            count = Counter(connection._address for connection in every)
-            idle = (connection for connection in every if not connection._is_being_answered)
-            min(idle, key=lambda connection: (-count[connection._address], connection._since)).transport.abort()
+        """Close the oldest idle connection of the client that has most, which may be this one."""
+        connections = [c for c in self.connections if isinstance(c, _Connection) and not c.transport.is_closing()]
+        if len(connections) > self.max_connections:
+            count = Counter(connection._address for connection in connections)
+            idle = (connection for connection in connections if not connection._is_busy)
+            min(idle, key=lambda connection: (-count[connection._address], connection._opened)).transport.abort()
 
     @property
     def _address(self) -> str:
@@ -110,39 +126,39 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server whose log does not grow by a line for each connection that cannot be accepted."""
+    """A server that does not log a line for each connection that cannot be accepted."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listens."""
-        asyncio.get_running_loop().set_exception_handler(_Handler())
+        """Start listening."""
+        asyncio.get_running_loop().set_exception_handler(_ExceptionHandler())
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(_WAITING)  # uvicorn takes one number for both; who finds no place here tries for seconds
+            listening.listen(_BACKLOG)  # uvicorn's backlog also limits how many are accepted at once
 
 
-class _Handler:
-    """What is done about errors in the event loop that reach nobody."""
+class _ExceptionHandler:
+    """Handles errors of the event loop that nothing else handles."""
 
     def __init__(self) -> None:
-        self._said = -_SECONDS_BETWEEN_LINES
+        self._logged = -_SECONDS_BETWEEN_LOG_LINES
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Says it; asyncio tries to accept again after a second, and so says the same without end."""
+        """Log an error; failures to accept, which asyncio retries every second, at most once a minute."""
         if "accept()" not in context["message"]:
             loop.default_exception_handler(context)
-        elif time.monotonic() - self._said >= _SECONDS_BETWEEN_LINES:
-            self._said = time.monotonic()
-            _log.error("connections cannot be accepted at the moment: %s", context["exception"])
+        elif time.monotonic() - self._logged >= _SECONDS_BETWEEN_LOG_LINES:
+            self._logged = time.monotonic()
+            _log.error("cannot accept connections: %s", context["exception"])
 
 
 def _open_files() -> int:
-    """How many files this process may have open, after asking for as many as it needs."""
+    """Return how many files this process may open, after raising the limit."""
     try:
         import resource
-    except ModuleNotFoundError:  # Windows, which has another limit for files than for connections
-        return _FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # -1 stands for no limit
-    wanted = min(_FILES, hard) if hard >= 0 else _FILES
+    except ModuleNotFoundError:  # Windows, where connections do not count as files
+        return _MAX_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # -1: no limit
+    wanted = min(_MAX_FILES, hard) if hard >= 0 else _MAX_FILES
     if 0 <= soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted

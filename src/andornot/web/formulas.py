@@ -1,17 +1,19 @@
-"""Formulas that come over the network: bounded, and told as a tree that the page can draw."""
+"""Formulas of requests: limits, the parsed formula as the API returns it, and corrections of mistakes."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from ..errors import printable
-from ..gallery.browsing import Browser
-from ..gallery.names import Resolved, key_of
+from ..gallery.names import BoundFormula, key_of
 from ..logic import Crop, Formula, FormulaError
 from ..logic import program as p
-from .presenters import find, size_of, tell_name
-from .schemas import (
+from ..logic.atoms import write_name
+from .browsing import Browser
+from .formula_schemas import (
     AtLeastNode,
+    Correction,
     FormulaAnswer,
     FormulaName,
     Level,
@@ -22,32 +24,54 @@ from .schemas import (
     NotNode,
     WeightNode,
 )
+from .presenters import image_size, position_of, present_name
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+MAX_CROPS: Final = 16
+_MAX_CORRECTIONS: Final = 4
+_MAX_OPERATORS_ADDED: Final = 12
+_KIND: Final = re.compile(r"(word|image)\s*:\s*", re.IGNORECASE)
+_NO_UPLOADS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def read(text: str) -> Formula:
-    """The formula, or a FormulaError that points at the spot."""
+def parse_formula(text: str) -> Formula:
+    """Parse a formula, or raise a FormulaError."""
     formula = Formula(text)
     if len(formula.mentions) > MAX_NAMES:
-        message = f"the formula names {len(formula.mentions)} pictures, more than {MAX_NAMES}"
-        raise FormulaError(message, text, formula.mentions[MAX_NAMES].start)
+        message = f"the formula has {len(formula.mentions)} names: use at most {MAX_NAMES}"
+        raise FormulaError(message, text, formula.mentions[MAX_NAMES].start, code="too-many-names")
     return formula
 
 
+def has_crops(resolved: BoundFormula) -> bool:
+    """Return whether the formula, or the definition of a name in it, has a crop."""
+    return bool(_crops(resolved))
+
+
+def check_crops(resolved: BoundFormula) -> None:
+    """Raise a FormulaError for too many crops, those of its definitions included."""
+    crops = _crops(resolved)
+    if len(crops) > MAX_CROPS:
+        mentions = resolved.asked.mentions
+        position = next((mention.start for mention in mentions if key_of(mention.atom) == crops[MAX_CROPS]), 0)
+        message = f"the formula has {len(crops)} crops: use at most {MAX_CROPS}"
+        raise FormulaError(message, resolved.asked.text, position, code="too-many-crops")
+
+
 def repeats_names(formula: Formula) -> bool:
-    """Whether a picture is named twice: then the exact meaning may take seconds to compute."""
+    """Return whether a name occurs twice: then exact evaluation may take seconds."""
     return len(formula.mentions) > len(formula.atoms)
 
 
-def names(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _NONE) -> list[FormulaName]:
-    """Every mention of a picture, a word or a defined name, in the order of the text; the latter have no picture.
+def present_names(
+    resolved: BoundFormula, browser: Browser, upload_names: Mapping[str, str] = _NO_UPLOADS
+) -> list[FormulaName]:
+    """Return every mention of an image, a word or a defined name, in the order of the text.
 
-    `uploads` says what uploaded pictures are called where they come from.
+    `upload_names` are the file names of uploads.
     """
-    told = []
+    presented = []
     for name, start, end, atom in resolved.asked.mentions:
         thing, shown = resolved.named.get(key_of(atom)), printable(name)
         mention = FormulaName(
@@ -56,30 +80,22 @@ def names(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _NO
         if thing is not None and thing.kind == "word":
             mention.kind = "word"
         elif thing is not None and thing.id is None:
-            mention.kind, mention.upload, mention.file = "upload", shown, uploads.get(name, shown)
+            mention.kind, mention.upload, mention.file = "upload", shown, upload_names.get(name, shown)
         elif thing is not None and thing.id is not None:
-            picture = tell_name(browser, find(browser, thing.id))
-            mention.kind, mention.id = "picture", picture.id
-            mention.version, mention.file = picture.version, picture.name
+            image = present_name(browser, position_of(browser, thing.id))
+            mention.kind, mention.id = "image", image.id
+            mention.version, mention.file = image.version, image.name
         if thing is not None and thing.crop is not None:
             mention.crop = _fractions(thing.crop, thing.path)
-        told.append(mention)
-    return told
+        presented.append(mention)
+    return presented
 
 
-def _fractions(crop: Crop, path: str) -> list[float] | None:
-    """A crop as fractions of its picture; None where it is in pixels, and nobody knows of how many."""
-    if not crop.in_pixels:
-        return list(crop)
-    width, height = size_of(path)
-    if width is None or height is None:
-        return None
-    return [min(1.0, edge / side) for edge, side in zip(crop, (width, height, width, height), strict=True)]
-
-
-def explain(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _NONE) -> FormulaAnswer:
-    """What a formula says."""
-    formula, mentions = resolved.asked, names(resolved, browser, uploads)
+def present_formula(
+    resolved: BoundFormula, browser: Browser, upload_names: Mapping[str, str] = _NO_UPLOADS
+) -> FormulaAnswer:
+    """Return a parsed formula: its names and its tree."""
+    formula, mentions = resolved.asked, present_names(resolved, browser, upload_names)
     return FormulaAnswer(
         formula=formula.text,
         is_condition=resolved.formula.is_condition,
@@ -89,8 +105,55 @@ def explain(resolved: Resolved, browser: Browser, uploads: Mapping[str, str] = _
     )
 
 
+def correct(error: FormulaError, check: Callable[[str], FormulaError | None]) -> list[Correction]:
+    """Return formulas that may have been meant; `check` returns what is wrong with a formula, if anything.
+
+    These are the nearest names for an unknown one, and `"polar bear"` or `polar and bear` for `polar bear`.
+    """
+    text = error.text
+    if error.code == "missing-operator":
+        return _with_operators(text, error.position, check)
+    start, end = error.span
+    kind = _KIND.match(text[start:end])
+    before = text[:start] + (kind[0] if kind else "")
+    return [
+        Correction(formula=before + write_name(name) + text[end:], label=printable(name), is_certain=False)
+        for name in error.suggestions[:_MAX_CORRECTIONS]
+    ]
+
+
+def _with_operators(text: str, position: int, check: Callable[[str], FormulaError | None]) -> list[Correction]:
+    """Read adjacent words as one phrase if that is known, and join them by "and"."""
+    found = []
+    if all(character.isalnum() or character.isspace() for character in text):
+        phrase = write_name(" ".join(text.split()))
+        if check(phrase) is None:
+            found.append(Correction(formula=phrase, label=phrase, is_certain=True))
+    for _ in range(_MAX_OPERATORS_ADDED):
+        text = f"{text[:position]}and {text[position:]}"
+        error = check(text)
+        if error is None or error.code != "missing-operator":
+            return [*found, Correction(formula=text, label=text, is_certain=True)]
+        position = error.position
+    return found
+
+
+def _crops(resolved: BoundFormula) -> list[str]:
+    return [key for key, thing in resolved.named.items() if thing.crop is not None]
+
+
+def _fractions(crop: Crop, path: str) -> list[float] | None:
+    """Return a crop as fractions of its image; None for a crop in pixels of an image whose size is unknown."""
+    if not crop.in_pixels:
+        return list(crop)
+    width, height = image_size(path)
+    if width is None or height is None:
+        return None
+    return [min(1.0, edge / side) for edge, side in zip(crop, (width, height, width, height), strict=True)]
+
+
 def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
-    """The tree of a formula, that of its condition with those of its terms; the leaves are in the order of the text."""
+    """Return the tree of a formula, with the trees of its terms; the leaves are in the order of the text."""
 
     def grow(program: p.Program, index: int, level: Level) -> Node:
         node = program[index]
@@ -110,7 +173,7 @@ def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
                 return LikeNode(items=[grow(program, arg, level) for arg in node.args])
             case p.MINUS:
                 return ListNode(op="minus", items=[grow(program, arg, level) for arg in node.args], level=level)
-        # a | b | c is read as (a | b) | c, and told as one list of three.
+        # a | b | c is parsed as (a | b) | c, and returned as one list of three.
         first, last = node.args
         operands = [last]
         while program[first].op == node.op:

@@ -1,4 +1,4 @@
-"""What may be asked, and within which limits."""
+"""Parameters of requests, with their limits."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -6,31 +6,31 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ..gallery import SearchOptions, Where
-from ..gallery.browsing import Order
+from ..gallery import Filter, SearchOptions
 from ..gallery.options import Option, options_of
+from .browsing import Order
 from .formulas import MAX_CHARACTERS
-from .uploads import PREFIX
+from .uploads import UPLOAD_PREFIX
 
 MAX_TOP: Final = 1000
-_LARGEST: Final = 2**53 - 1  # what JavaScript can count to
+_MAX_INTEGER: Final = 2**53 - 1  # the largest that JavaScript represents exactly
 
-Id = Annotated[int, Path(ge=1, le=_LARGEST, description="of a picture of the gallery")]
-FeatureNumber = Annotated[int, Path(ge=0, le=_LARGEST)]
-UploadName = Annotated[str, Path(pattern=f"^{PREFIX}[0-9a-f]{{16}}$")]
-Top = Annotated[int, Query(ge=1, le=MAX_TOP, description="how many pictures")]
-Offset = Annotated[int, Query(ge=0, le=_LARGEST)]
+Id = Annotated[int, Path(ge=1, le=_MAX_INTEGER, description="the id of an image")]
+FeatureNumber = Annotated[int, Path(ge=0, le=_MAX_INTEGER)]
+UploadName = Annotated[str, Path(pattern=f"^{UPLOAD_PREFIX}[0-9a-f]{{16}}$")]
+Top = Annotated[int, Query(ge=1, le=MAX_TOP, description="number of images")]
+Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 FormulaText = Annotated[str, Query(max_length=MAX_CHARACTERS, description="such as `12 & ~cat.jpg`")]
-PictureText = Annotated[str, Query(min_length=1, max_length=300, description="an id, a file name or an upload")]
-FileName = Annotated[str, Query(max_length=300, description="what the picture is called, to be shown")]
+ImageText = Annotated[str, Query(min_length=1, max_length=300, description="an id, a file name or an upload")]
+FileName = Annotated[str, Query(max_length=300, description="the file name of the image, to be shown")]
 Version = Annotated[
-    str, Query(max_length=100, description="the `version` of the picture: the answer may then be kept for ever")
+    str, Query(max_length=100, description="the `version` of the image: the response may then be cached forever")
 ]
-# What is other here than in the process.
-_LIMITS: Final[dict[str, dict[str, Any]]] = {
+# Settings that differ from those of Python.
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "top": {"default": 48, "ge": 1, "le": MAX_TOP},
-    "folder": {"max_length": 1000, "description": "only pictures in this folder, as `/api/folders` calls it"},
+    "folder": {"max_length": 1000, "description": "only images in this folder, as `/api/folders` returns it"},
     "label": {"max_length": 300},
     "after": {"max_length": 30},
     "before": {"max_length": 30},
@@ -42,7 +42,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
-    """Gives a model a parameter for each option of a search, in its own words."""
+    """Add a field for each option of a search to a model."""
     parameters = {o.name: _parameter(o) for o in options_of(settings)}
 
     def derive(model: type[Model]) -> type[Model]:
@@ -56,37 +56,43 @@ def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
 
 def _parameter(option: Option) -> tuple[Any, Any]:
     choices = option.choices if option.default is not None else option.choices and ("", *option.choices)
-    default = "" if option.default is None else option.default  # a text that is empty stands for none
-    settings = {"default": default, "description": option.help, **_LIMITS.get(option.name, {})}
+    default = "" if option.default is None else option.default  # an empty text stands for None
+    settings = {"default": default, "description": option.help, **_SETTINGS.get(option.name, {})}
     return Literal[choices] if choices else option.kind, Field(**settings)
 
 
-class _Asked(BaseModel):
+class _OptionParameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     @property
     def options(self) -> SearchOptions:
-        """What is asked for, in the gallery's words."""
+        """The options as the gallery takes them."""
         return SearchOptions.of({name: None if value == "" else value for name, value in self})
 
 
-@_with_options(Where)
-class Listed(_Asked):
-    """A part of the gallery."""
+@_with_options(Filter)
+class ListParameters(_OptionParameters):
+    """Which images to list."""
 
-    offset: int = Field(0, ge=0, le=_LARGEST)
+    offset: int = Field(0, ge=0, le=_MAX_INTEGER)
     limit: int = Field(100, ge=1, le=1000)
     order: Order = "id"
 
 
 @_with_options(SearchOptions)
-class Searched(_Asked):
-    """A search."""
+class SearchParameters(_OptionParameters):
+    """What to search."""
 
     formula: str = Field(max_length=MAX_CHARACTERS, description="such as `12 & ~cat.jpg`")
 
 
-class Downloaded(Searched):
-    """A search whose hits are to be kept."""
+class LenientSearchParameters(SearchParameters):
+    """What to search, while it is typed."""
+
+    lenient: bool = Field(False, description="return a mistake in the formula with its corrections and status 200")
+
+
+class DownloadParameters(SearchParameters):
+    """What to download."""
 
     format: Literal["zip", "csv"] = "zip"

@@ -1,4 +1,4 @@
-"""From one state of a gallery to what the API answers."""
+"""Conversion of a gallery's data to the answers of the API."""
 
 import os
 from collections.abc import Sequence
@@ -11,34 +11,33 @@ import numpy as np
 from ..data import BrokenImageError
 from ..data.decoding import measure
 from ..errors import AndornotError, printable
-from ..gallery import Gallery, GalleryError, Hit, Where
-from ..gallery.browsing import BINS, Browser, Order
-from ..gallery.folder_tree import FolderNode
+from ..gallery import Filter, Gallery, Hit
+from ..gallery.errors import FilterError
 from ..gallery.options import SEARCH_SCORES
-from ..gallery.paths import label_of
-from ..gallery.records import Picture as Record
+from ..gallery.records import ImageRecord, parent_folder
 from ..logic.atoms import write_name
 from ..logic.operators import LOGICS
 from ..version import __version__
 from . import schemas
-from .problems import RequestError
+from .browsing import BINS, Browser, FolderNode, Order
+from .errors import RequestError
 from .thumbnails import version_of
 
-_STRONGEST: Final = 12
-_COUNTED: Final = 1000
+_STRONGEST_FEATURES: Final = 12
+_MAX_COUNTED: Final = 1000
 
 
-def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
-    """The gallery as a whole."""
+def present_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
+    """Return facts about the gallery."""
     return schemas.GalleryAnswer(
         name=printable(name),
-        pictures=len(browser),
+        images=len(browser),
         broken=browser.broken,
         features=browser.model.num_features,
         values=browser.model.num_values,
         scores=list(SEARCH_SCORES),
         logics=list(LOGICS),
-        labels=[schemas.LabelCount(label=printable(label), pictures=count) for label, count in browser.labels.items()],
+        labels=[schemas.LabelCount(label=printable(label), images=count) for label, count in browser.labels.items()],
         taken=None
         if browser.period is None
         else schemas.Period(from_=browser.period[0].isoformat(), to=browser.period[1].isoformat()),
@@ -47,25 +46,26 @@ def tell_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
     )
 
 
-def where_on_disk(where: Where, browser: Browser) -> Where:
-    """A filter that names its folder as the API does, in the gallery's words, or a RequestError."""
+def filter_on_disk(where: Filter, browser: Browser) -> Filter:
+    """Return a filter of the API with the path of its folder on disk, or raise a RequestError."""
     if where.folder is None:
         return where
-    path = browser.folders.path_of(where.folder)
+    path = browser.folder_path(where.folder)
     if path is None:
-        raise RequestError(400, f'the gallery has no folder "{printable(where.folder)}"; /api/folders lists them')
+        message = f'the gallery has no folder "{printable(where.folder)}"; see /api/folders for a list'
+        raise RequestError(400, "invalid-filter", message)
     return replace(where, folder=path)
 
 
-def tell_folders(node: FolderNode) -> schemas.FolderAnswer:
-    """A folder with all in it."""
+def present_folders(node: FolderNode) -> schemas.FolderAnswer:
+    """Return a folder with its subfolders."""
     return schemas.FolderAnswer(
-        name=node.name, folder=node.key, pictures=node.pictures, folders=list(map(tell_folders, node.folders))
+        name=node.name, folder=node.key, images=node.images, folders=list(map(present_folders, node.folders))
     )
 
 
-def tell_broken(gallery: Gallery, offset: int, limit: int, is_owner: bool) -> schemas.BrokenAnswer:
-    """Files that could not be read."""
+def present_broken(gallery: Gallery, offset: int, limit: int, is_local: bool) -> schemas.BrokenAnswer:
+    """Return files that could not be read."""
     broken = sorted(gallery.broken.items())
     return schemas.BrokenAnswer(
         total=len(broken),
@@ -73,86 +73,93 @@ def tell_broken(gallery: Gallery, offset: int, limit: int, is_owner: bool) -> sc
         files=[
             schemas.BrokenFile(
                 name=printable(os.path.basename(path)),  # noqa: PTH119
-                reason=printable(reason if is_owner else reason.replace(path, os.path.basename(path))),  # noqa: PTH119
-                path=tell_path(path) if is_owner else None,
+                reason=printable(reason if is_local else reason.replace(path, os.path.basename(path))),  # noqa: PTH119
+                path=shown_path(path) if is_local else None,
             )
             for path, reason in broken[offset : offset + limit]
         ],
     )
 
 
-def tell_definitions(gallery: Gallery) -> schemas.DefinitionsAnswer:
-    """Names that were given to formulas, each with the number of its matches."""
-    told = []
+def present_definitions(gallery: Gallery) -> schemas.DefinitionsAnswer:
+    """Return the defined names, each with the number of its hits."""
+    presented = []
     for name, formula in gallery.definitions.items():
         term, count = write_name(name), None
         is_condition = False
         with suppress(AndornotError):
             resolved = gallery.resolve(term, ())
             is_condition = resolved.formula.is_condition
-            count = sum(not hit.is_weak for hit in gallery.search([resolved], top=_COUNTED)[0])
+            count = sum(not hit.is_weak for hit in gallery.search([resolved], top=_MAX_COUNTED)[0])
         kind: Literal["term", "condition"] = "condition" if is_condition else "term"
-        told.append(
-            schemas.Definition(name=printable(name), term=term, formula=printable(formula), kind=kind, pictures=count)
+        presented.append(
+            schemas.DefinedName(name=printable(name), term=term, formula=printable(formula), kind=kind, images=count)
         )
-    return schemas.DefinitionsAnswer(definitions=told)
+    return schemas.DefinitionsAnswer(definitions=presented)
 
 
-def tell_pictures(browser: Browser, where: Where, order: Order, offset: int, limit: int) -> schemas.PicturesAnswer:
-    """A part of the gallery."""
+def present_images(browser: Browser, where: Filter, order: Order, offset: int, limit: int) -> schemas.ImagesAnswer:
+    """Return a page of the images that pass a filter."""
     try:
-        chosen = browser.positions(where_on_disk(where, browser), order)
-    except GalleryError as error:  # a label that there is not, or no date
-        raise RequestError(400, str(error)) from None
+        chosen = browser.positions(filter_on_disk(where, browser), order)
+    except FilterError as error:
+        raise RequestError(400, "invalid-filter", str(error)) from None
     shown = chosen[offset : offset + limit].tolist()
-    return schemas.PicturesAnswer(
+    browser.load(shown)
+    return schemas.ImagesAnswer(
         total=len(chosen),
         offset=offset,
-        pictures=[_picture(browser, position) for position in shown],
+        images=[_image(browser, position) for position in shown],
     )
 
 
-def tell_picture(gallery: Gallery, browser: Browser, identity: int, is_owner: bool) -> schemas.PictureAnswer:
-    """One picture; only its owner hears where it is."""
-    position = find(browser, identity)
+def present_image(gallery: Gallery, browser: Browser, identity: int, is_local: bool) -> schemas.ImageAnswer:
+    """Return one image; its path only if the request is local."""
+    position = position_of(browser, identity)
     degrees = browser.represent(position).degrees.numpy()
-    strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST].tolist()
-    width, height = size_of(browser.path(position))
-    return schemas.PictureAnswer(
-        **_picture(browser, position).model_dump(),
-        path=tell_path(browser.path(position)) if is_owner else None,
-        width=width,
-        height=height,
+    strongest = np.argsort(browser.features.mean - degrees, kind="stable")[:_STRONGEST_FEATURES].tolist()
+    record = browser.record(position)
+    return schemas.ImageAnswer(
+        **_image(browser, position).model_dump(),
+        path=shown_path(record.path) if is_local else None,
+        width=record.width,
+        height=record.height,
         features=[
-            schemas.FeatureDegree(feature=feature, degree=float(degrees[feature]), shown_by=shown_by(browser, feature))
+            schemas.FeatureDegree(
+                feature=feature, degree=float(degrees[feature]), shown_by=strongest_images(browser, feature)
+            )
             for feature in strongest
         ],
-        words=[schemas.WordTruth(word=shown.word, truth=shown.probability) for shown in gallery.tags(identity)],
+        words=[
+            schemas.WordTruth(word=tag.word, term=write_name(tag.word), truth=tag.probability)
+            for tag in gallery.planner.words.describe(np.array([identity]))[0]
+        ],
     )
 
 
-def tell_features(browser: Browser, order: str, offset: int, limit: int) -> schemas.FeaturesAnswer:
-    """Some of the features, those that differ most between pictures, or that pictures have most of, first."""
+def present_features(browser: Browser, order: str, offset: int, limit: int) -> schemas.FeaturesAnswer:
+    """Return a page of the features, by standard deviation or by mean of their degrees."""
     table = browser.features
     by = np.argsort(-(table.spread if order == "spread" else table.mean), kind="stable")
     return schemas.FeaturesAnswer(
         total=len(by),
         features=[
-            schemas.Feature(
+            schemas.FeatureSummary(
                 feature=feature,
                 mean=float(table.mean[feature]),
                 spread=float(table.spread[feature]),
-                pictures=shown_by(browser, feature),
+                images=strongest_images(browser, feature),
             )
             for feature in by[offset : offset + limit].tolist()
         ],
     )
 
 
-def tell_feature(browser: Browser, feature: int, top: int) -> schemas.FeatureAnswer:
-    """One feature."""
+def present_feature(browser: Browser, feature: int, top: int) -> schemas.FeatureAnswer:
+    """Return one feature, or raise a RequestError."""
     if feature >= browser.model.num_features:
-        raise RequestError(404, f"there is no feature {feature}: they go from 0 to {browser.model.num_features - 1}")
+        last = browser.model.num_features - 1
+        raise RequestError(404, "not-found", f"there is no feature {feature}: features are 0 to {last}")
     degrees = browser.degrees_of_feature(feature)
     counts, edges = np.histogram(degrees, BINS, (0, 1))
     best = np.argsort(-degrees, kind="stable")[:top].tolist()
@@ -161,36 +168,37 @@ def tell_feature(browser: Browser, feature: int, top: int) -> schemas.FeatureAns
         mean=float(browser.features.mean[feature]),
         spread=float(browser.features.spread[feature]),
         histogram=[
-            schemas.Bin(from_=round(float(low), 4), to=round(float(high), 4), pictures=int(count))
+            schemas.HistogramBin(from_=round(float(low), 4), to=round(float(high), 4), images=int(count))
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ],
-        pictures=[
-            schemas.PictureDegree(**tell_name(browser, position).model_dump(), degree=float(degrees[position]))
+        images=[
+            schemas.ImageDegree(**present_name(browser, position).model_dump(), degree=float(degrees[position]))
             for position in best
         ],
     )
 
 
-def tell_hits(hits: Sequence[Hit], stacked_on: Sequence[int | None], browser: Browser) -> list[schemas.Hit]:
-    """The hits of a search, each with the earlier one that it nearly equals."""
+def present_hits(hits: Sequence[Hit], stacked_on: Sequence[int | None], browser: Browser) -> list[schemas.SearchHit]:
+    """Return the hits of a search, each with the earlier hit that it is a near duplicate of."""
+    browser.load([position_of(browser, hit.id) for hit in hits])
     return [
-        schemas.Hit(
-            **tell_name(browser, find(browser, hit.id)).model_dump(),
-            label=printable(label_of(hit.path)),
+        schemas.SearchHit(
+            **present_name(browser, position_of(browser, hit.id)).model_dump(),
+            label=printable(parent_folder(hit.path)),
             distance=hit.distance,
             taken=hit.taken,
             taken_from=hit.taken_from,
             truth=hit.truth,
             is_weak=hit.is_weak,
-            where=[schemas.Place(term=printable(place.term), box=list(place.box)) for place in hit.where],
+            boxes=[schemas.TermBoxAnswer(term=printable(found.term), box=list(found.box)) for found in hit.boxes],
             words=list(hit.words),
             why=[
-                schemas.Reason(
+                schemas.HitReason(
                     feature=reason.feature,
                     name=reason.name,
                     contribution=reason.contribution,
                     shown_by=[
-                        tell_name(browser, position)
+                        present_name(browser, position)
                         for position in map(browser.position_of_path, reason.shown_by)
                         if position is not None
                     ],
@@ -203,27 +211,27 @@ def tell_hits(hits: Sequence[Hit], stacked_on: Sequence[int | None], browser: Br
     ]
 
 
-def shown_by(browser: Browser, feature: int) -> list[schemas.PictureName]:
-    """The pictures that have most of a feature."""
-    return [tell_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
+def strongest_images(browser: Browser, feature: int) -> list[schemas.ImageName]:
+    """Return the images with the highest degrees of a feature."""
+    return [present_name(browser, position) for position in browser.features.shown_by[feature].tolist()]
 
 
-def find(browser: Browser, identity: int) -> int:
-    """The position of a picture by its id, or a RequestError."""
+def position_of(browser: Browser, identity: int) -> int:
+    """Return the position of an image by its id, or raise a RequestError."""
     position = browser.position_of_id(identity)
     if position is None:
-        raise RequestError(404, f"there is no picture {identity} in the gallery")
+        raise RequestError(404, "not-found", f"there is no image {identity} in the gallery")
     return position
 
 
-def record(browser: Browser, identity: int) -> Record:
-    """What the gallery knows of a picture by its id, or a RequestError."""
-    return browser.picture(find(browser, identity))
+def image_record(browser: Browser, identity: int) -> ImageRecord:
+    """Return the record of an image by its id, or raise a RequestError."""
+    return browser.record(position_of(browser, identity))
 
 
-def tell_name(browser: Browser, position: int) -> schemas.PictureName:
-    """What a picture is called."""
-    return schemas.PictureName(
+def present_name(browser: Browser, position: int) -> schemas.ImageName:
+    """Return the names of an image."""
+    return schemas.ImageName(
         id=browser.id(position),
         name=printable(browser.name(position)),
         term=browser.term(position),
@@ -231,8 +239,8 @@ def tell_name(browser: Browser, position: int) -> schemas.PictureName:
     )
 
 
-def tell_path(path: str) -> str:
-    """Where a file is, so that it can be opened there; a path of bytes that are no text, as people can read it."""
+def shown_path(path: str) -> str:
+    """Return a path as it is, or escaped if it is not valid UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -240,9 +248,9 @@ def tell_path(path: str) -> str:
     return path
 
 
-def _picture(browser: Browser, position: int) -> schemas.Picture:
-    return schemas.Picture(
-        **tell_name(browser, position).model_dump(),
+def _image(browser: Browser, position: int) -> schemas.ImageSummary:
+    return schemas.ImageSummary(
+        **present_name(browser, position).model_dump(),
         label=printable(browser.label(position)),
         taken=_time(browser, position),
         taken_from=browser.taken_from(position),
@@ -253,8 +261,8 @@ def _time(browser: Browser, position: int) -> str:
     return browser.taken(position).isoformat()
 
 
-def size_of(path: str) -> tuple[int, int] | tuple[None, None]:
-    """Width and height of the picture in a file; None and None if it cannot be read."""
+def image_size(path: str) -> tuple[int, int] | tuple[None, None]:
+    """Return the width and height of an image file; None and None if it cannot be read."""
     try:
         return measure(path)
     except BrokenImageError:

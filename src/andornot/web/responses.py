@@ -1,47 +1,57 @@
-"""How answers are sent: JSON of models, pictures with their ETags."""
+"""HTTP responses: models as JSON, images with their ETags."""
 
-from typing import Any, Final
+import json
+from typing import Any, Final, NamedTuple
 
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from .problems import failures
-from .thumbnails import Shown
+from .errors import error_responses
 
-_FOR_EVER: Final = "private, max-age=31536000, immutable"
-_ASK_AGAIN: Final = "private, no-cache"
+_FOREVER: Final = "private, max-age=31536000, immutable"
+_REVALIDATE: Final = "private, no-cache"
 
 
-def as_json(answer: BaseModel) -> Response:
-    """An answer as JSON."""
-    content = answer.model_dump_json(by_alias=True)
+class EncodedImage(NamedTuple):
+    """The bytes of an image file and their media type."""
+
+    content: bytes
+    media_type: str = "image/jpeg"
+
+
+def json_response(answer: BaseModel) -> Response:
+    """Return a model as JSON."""
+    try:
+        content = answer.model_dump_json(by_alias=True)
+    except ValueError:  # pydantic stops at 255 levels; formulas, whose models have no aliases, may be nested deeper
+        content = json.dumps(answer, default=dict, ensure_ascii=False, separators=(",", ":"))
     return Response(content, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def pictures(*types: str) -> dict[int | str, dict[str, Any]]:
-    """How pictures are answered, for the OpenAPI schema."""
+def image_responses(*types: str) -> dict[int | str, dict[str, Any]]:
+    """Return how images of these media types are described in the OpenAPI schema."""
     content = {name: {"schema": {"type": "string", "format": "binary"}} for name in types}
     return {
-        200: {"description": "the picture", "content": content},
-        304: {"description": "the picture that the asker has already"},
-        **failures(404),
+        200: {"description": "the image", "content": content},
+        304: {"description": "not modified"},
+        **error_responses(404),
     }
 
 
-def is_among(tag: str, given: str) -> bool:
-    """Whether a tag is among those that the asker has, as `If-None-Match` lists them."""
-    return tag in (one.strip().removeprefix("W/") for one in given.split(","))
+def image_response(image: EncodedImage, tag: str, is_immutable: bool) -> Response:
+    """Return an image; `is_immutable` if a changed image would have another address."""
+    return Response(image.content, media_type=image.media_type, headers=_cache_headers(tag, is_immutable))
 
 
-def unchanged(tag: str, lasts: bool) -> Response:
-    """Tells the asker to use what it has."""
-    return Response(status_code=304, headers=_headers(tag, lasts))
+def not_modified(tag: str, is_immutable: bool) -> Response:
+    """Return a 304 response."""
+    return Response(status_code=304, headers=_cache_headers(tag, is_immutable))
 
 
-def as_picture(shown: Shown, tag: str, lasts: bool) -> Response:
-    """A picture; what `lasts`, because another one would have another address, may be kept for ever."""
-    return Response(shown.content, media_type=shown.media_type, headers=_headers(tag, lasts))
+def matches(tag: str, if_none_match: str) -> bool:
+    """Return whether an ETag is listed in an `If-None-Match` header."""
+    return tag in (one.strip().removeprefix("W/") for one in if_none_match.split(","))
 
 
-def _headers(tag: str, lasts: bool) -> dict[str, str]:
-    return {"ETag": tag, "Cache-Control": _FOR_EVER if lasts else _ASK_AGAIN}
+def _cache_headers(tag: str, is_immutable: bool) -> dict[str, str]:
+    return {"ETag": tag, "Cache-Control": _FOREVER if is_immutable else _REVALIDATE}

@@ -1,19 +1,18 @@
-"""Who may ask: the host that was meant, requests of the page itself, and the token where one is needed."""
+"""Access control: the Host header, cross-site requests, and the token where one is required."""
 
 import asyncio
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .problems import answer, answer_for
+from .errors import RequestError, StoppingError, error_response, error_response_for
 
 _POLICY: Final = "; ".join(
     (
@@ -36,96 +35,126 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
 }
+# Enough for the longest formula and folder in letters that take 12 bytes each.
+MAX_QUERY_BYTES: Final = 48_000
+MAX_PARAMETERS: Final = 30
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-_HARMLESS: Final = ("GET", "HEAD")
+_SAFE_METHODS: Final = ("GET", "HEAD")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine itself can reach that address."""
+    """Return whether only this machine can reach that address."""
     return host in _LOOPBACK
 
 
 class Guard:
-    """Stands before the app: refuses what may not ask, and adds to every answer what browsers must know."""
+    """Middleware that refuses requests without access, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self._app, self._token = app, token
         self._hosts = {*_LOOPBACK, host.lower()}
-        # From elsewhere the machine has names and addresses. An address cannot be another site's name for it.
+        # Other machines know this one by its names and addresses. An address cannot be another site's name (see below).
         self._any_address = not is_loopback(host)
         if self._any_address:
             own = socket.gethostname().lower()
             self._hosts |= {own, f"{own}.local"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        has_begun = False
+        has_started = False
 
         async def send_guarded(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                has_begun = True
+                has_started = True
                 own = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     own.setdefault(name, value)
             await send(message)
 
-        answering = self._refusal(scope) or self._app
+        handler: ASGIApp = self._app
+        if refusal := self._refusal(scope):
+            handler = error_response_for(scope, refusal)
+        elif self._token is not None:
+            handler = self._check_token(scope, self._token) or self._app
+        # Only the guard needs cookies. FastAPI parses them always, and Python 3.11 takes seconds to unquote a long one.
+        inner = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"cookie"]}
         try:
-            await answering(scope, receive, send_guarded)
-        except asyncio.CancelledError:  # the server is told to stop, and this would take too long
-            if not has_begun:
-                await answer(503, "the server stops")(scope, receive, send_guarded)
+            await handler(inner, receive, send_guarded)
+        except asyncio.CancelledError:  # the server is shutting down, and does not wait longer
+            if not has_started:
+                await error_response(StoppingError())(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> RequestError | None:
+        # First: parsing takes the square of the number of parameters, and blocks all other requests.
+        query = scope["query_string"]
+        if len(query) > MAX_QUERY_BYTES:
+            message = f"the query has {len(query):,} bytes: send at most {MAX_QUERY_BYTES:,}"
+            return RequestError(414, "query-too-long", message)
+        if (count := query.count(b"&") + 1) > MAX_PARAMETERS:
+            message = f"the query has {count:,} parameters: send at most {MAX_PARAMETERS}"
+            return RequestError(400, "too-many-parameters", message)
         headers = Headers(scope=scope)
         if not self._is_own_host(headers.get("host", "")):
-            return answer_for(scope, 403, "this server is not called so: use the address that andornot serve printed")
+            return RequestError(403, "wrong-host", "wrong host name: use the address that andornot serve printed")
         if not _is_own_site(scope["method"], headers):
-            return answer_for(scope, 403, "requests from other sites are refused")
-        if self._token is None:
-            return None
-        return self._without_token(scope, headers, self._token)
+            return RequestError(403, "cross-site", "requests from other sites are refused")
+        return None
 
     def _is_own_host(self, header: str) -> bool:
-        """Whether the browser meant this server: another site's name may lead here too (DNS rebinding)."""
+        """Return whether the Host header names this server: another site's name may lead here too (DNS rebinding)."""
         name = _host_name(header)
         return name in self._hosts or (self._any_address and _is_address(name))
 
-    def _without_token(self, scope: Scope, headers: Mapping[str, str], token: str) -> Response | None:
-        """None for who has the token; a page that was opened with it in the address gets it as a cookie."""
+    def _check_token(self, scope: Scope, token: str) -> Response | None:
+        """Return None for a request with the token; for a page opened with it in the address, set it as a cookie."""
+        headers = Headers(scope=scope)
         cookie = f"andornot-{scope['server'][1]}"
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if _is_one_of(token, (bearer, cookie_parser(headers.get("cookie", "")).get(cookie, ""))):
+        if _is_one_of(token, (_bearer(headers), *_cookies(headers, cookie))):
             return None
         parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = (value for key, value in parameters if key == "token")
-        if scope["method"] in _HARMLESS and _is_one_of(token, given):
+        if scope["method"] in _SAFE_METHODS and _is_one_of(token, given):
             rest = urlencode([(key, value) for key, value in parameters if key != "token"])
             # A path of two slashes would be another host's.
             path = "/" + scope["path"].lstrip("/\\")
             response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Cache-Control": "no-store"})
             response.set_cookie(cookie, token, httponly=True, samesite="strict")
             return response
-        return answer_for(scope, 401, "the token is missing or wrong: use the address that andornot serve printed")
+        message = "the token is missing or wrong: use the address that andornot serve printed"
+        return error_response_for(scope, RequestError(401, "invalid-token", message))
 
 
 def _is_own_site(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for the page itself; programs send none of these headers."""
+    """Return whether a browser sends this for our own page; programs send none of these headers."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if method in _HARMLESS and headers.get("sec-fetch-mode") == "navigate":
+    if method in _SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate":
         return True  # a link from elsewhere
     if site is not None and site not in ("same-origin", "none"):
         return False
-    return method in _HARMLESS or origin is None or origin.partition("://")[2] == headers.get("host")
+    return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
+
+
+def _bearer(headers: Mapping[str, str]) -> str:
+    """Return the token of an `Authorization: Bearer` header, in any case; empty if there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookies(headers: Mapping[str, str], name: str) -> Iterator[str]:
+    """Yield the values of a cookie as they were sent; a token needs no unquoting."""
+    for cookie in headers.get("cookie", "").split(";"):
+        key, _, value = cookie.partition("=")
+        if key.strip() == name:
+            yield value.strip()
 
 
 def _host_name(header: str) -> str:
-    """The name in a Host header, without port and brackets."""
+    """Return the name in a Host header, without port and brackets."""
     name = header.strip().lower()
     if name.startswith("["):
         return name[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""A gallery as a page: a socket, an address, and a server until it is told to stop."""
+"""`andornot serve`: bind a socket, print the address, and run the server until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,51 +8,57 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from .errors import ServeError
+from ..errors import AndornotError
 
 if TYPE_CHECKING:
     from ..gallery import Gallery
 
 DEFAULT_PORT: Final = 8008
-_TRIED_PORTS: Final = 100
-_PATIENCE: Final = 0.05
+_PORTS_TRIED: Final = 100
+_JOIN_SECONDS: Final = 0.05
+
+
+class ServeError(AndornotError):
+    """Raised when the server cannot start."""
 
 
 def serve(
-    folder: Path | str,
+    address: Path | str,
     *,
     host: str = "127.0.0.1",
     port: int | None = None,
-    engine: str = "auto",
+    storage_options: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+    shards: int | None = None,
     needs_token: bool = True,
-    tells_paths: bool = True,
+    show_paths: bool = True,
     ready: Callable[[Gallery, str], None] = lambda _, __: None,
 ) -> None:
-    """Serves the gallery in the folder until Ctrl-C or SIGTERM. `ready` is told its address when it can be opened.
+    """Serve the gallery at an address until Ctrl-C or SIGTERM; call `ready` with the gallery and the page's address.
 
-    This machine alone reaches it by default, and needs no token. Other machines are told no paths.
+    By default only this machine can reach the server, without a token. Paths are never shown to other machines.
     """
-    # Here, because it takes a second, and the defaults above are wanted at once.
+    # Imported here because it takes a second, and `--help` needs only the defaults above.
     from ..gallery import Gallery
 
     try:
         from .app import make_app
         from .connections import make_server
         from .security import is_loopback
-        from .worker_pool import THREADS
+        from .worker_pool import THREAD_PREFIX
     except ModuleNotFoundError as missing:
         raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
-    gallery = Gallery.open(folder, engine=engine)
-    gallery.browse()  # what is wrong with it is said now
+    gallery = Gallery.open(address, storage_options=storage_options, cluster=cluster, shards=shards)
+    _ = gallery.planner  # report errors before the server starts
     is_own_machine = is_loopback(host)
-    with bound(host, port) as listening:
+    with bind_socket(host, port) as listening:
         token = secrets.token_urlsafe() if needs_token and not is_own_machine else None
-        app = make_app(gallery, host=host, token=token, tells_paths=tells_paths and is_own_machine)
+        app = make_app(gallery, host=host, token=token, show_paths=show_paths and is_own_machine)
         server = make_server(app)
         stopped = threading.Event()
 
@@ -60,54 +66,54 @@ def serve(
             stopped.set()
             server.should_exit = True
 
-        # uvicorn has its own handlers while it runs, and afterwards sends the signal again to these.
+        # While it runs uvicorn has its own handlers; afterwards it sends the signal again to these.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
         ready(gallery, _address(host, listening.getsockname()[1], token))
         server.run(sockets=[listening])
         if not server.started and not stopped.is_set():
-            raise ServeError("the server could not start: the lines above say why")
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+            raise ServeError("the server could not start: see the lines above")
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_PREFIX)]
     for thread in threads:
-        thread.join(_PATIENCE)
+        thread.join(_JOIN_SECONDS)
     if any(thread.is_alive() for thread in threads):
-        # A search that nobody waits for any more, or a disk that does not answer. Python itself would wait for it.
+        # A running search, or a disk that does not respond. Python would wait for these threads.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
-def bound(host: str, port: int | None) -> socket.socket:
-    """A socket that listens; on the next free port if none was asked for."""
+def bind_socket(host: str, port: int | None) -> socket.socket:
+    """Return a listening socket; on the next free port if none is given."""
     first = DEFAULT_PORT if port is None else port
     if not 0 <= first < 2**16:
-        raise ServeError(f"{first} is no port: they go from 1 to 65535")
-    for number in range(first, first + (_TRIED_PORTS if port is None else 1)):
+        raise ServeError(f"invalid port {first}: use 1 to 65535")
+    for number in range(first, first + (_PORTS_TRIED if port is None else 1)):
         try:
             family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             listening = socket.create_server(address[:2], family=family)
         except socket.gaierror:
-            raise ServeError(f"there is no address {host}: --host takes one of this machine, such as 0.0.0.0") from None
+            raise ServeError(f"unknown host {host}: use an address of this machine, such as 0.0.0.0") from None
         except OSError as error:
             refused = error
         else:
-            # asyncio does so only for sockets that it makes itself; without, an answer waits 40 ms for its second half.
+            # asyncio does this only for its own sockets; without it, the second part of a response waits 40 ms.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return listening
     if port is None:
-        raise ServeError(f"no port from {first} on is free: {refused.strerror}")
-    raise ServeError(f"port {port} of {host} cannot be used: {refused.strerror}; --port takes another")
+        raise ServeError(f"no free port from {first} to {first + _PORTS_TRIED - 1}: {refused.strerror}")
+    raise ServeError(f"cannot use port {port} of {host}: {refused.strerror}; choose another with --port")
 
 
 def _address(host: str, port: int, token: str | None) -> str:
-    """What to open. "All addresses of this machine" is none itself: then the one that others see."""
+    """Return the address to open. For "all addresses" it is the one that other machines see."""
     shown = _own_address() if host in ("0.0.0.0", "::", "") else host
     shown = f"[{shown}]" if ":" in shown else shown
     return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
 
 
 def _own_address() -> str:
-    """The address of this machine in its network; nothing is sent to find it."""
+    """Return the address of this machine in its network; nothing is sent to find it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -1,4 +1,4 @@
-"""The API for pictures that are not in the gallery: they can be named in formulas, as long as they are used."""
+"""API routes for uploads: images outside the gallery that can be used in formulas."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,58 +10,61 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
 from . import schemas
-from .follower import Served
+from .errors import BusyError, RequestError, error_responses
 from .parameters import FileName, UploadName
-from .problems import BusyError, RequestError, failures
-from .responses import as_json, as_picture, pictures
+from .responses import EncodedImage, image_response, image_responses, json_response
 from .services import Services, ServicesDep
-from .thumbnails import Shown
+from .snapshots import Snapshot
 from .uploads import MAX_BYTES, Upload, Uploads
 
 router: Final = APIRouter()
 
-# A picture may take so many seconds, and one more for each so many bytes that have come: who sends nothing is soon
-# cut off, and who sends slowly is not.
-PATIENCE: Final = 5.0
-SLOWEST: Final = 50_000
+# An upload may take this many seconds, and one more for each MIN_BYTES_PER_SECOND received: a stalled upload is soon
+# aborted, a slow one is not.
+STALL_SECONDS: Final = 5.0
+MIN_BYTES_PER_SECOND: Final = 50_000
 MAX_SECONDS: Final = 120.0
-# Who sends a little too much hears so; a connection that is cut off while sending would not tell why.
-_LISTENED_TO: Final = 5 * MAX_BYTES
-_TOO_LARGE: Final = f"the picture has more than {MAX_BYTES:,} bytes"
+# An upload that is a little too large is received to its end: a client whose connection is closed learns no reason.
+_MAX_RECEIVED: Final = 5 * MAX_BYTES
+_TOO_LARGE: Final = f"the image has more than {MAX_BYTES:,} bytes"
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
 }
 
 
-@router.post("/uploads", response_model=schemas.UploadAnswer, responses=failures(408, 413, 415), openapi_extra=_BODY)
+@router.post(
+    "/uploads", response_model=schemas.UploadAnswer, responses=error_responses(408, 413, 415), openapi_extra=_BODY
+)
 async def upload(services: ServicesDep, request: Request, name: FileName = "") -> Response:
-    """Keeps a picture, whose bytes are the body, for the use in formulas."""
+    """Upload an image, whose bytes are the body, for use in formulas."""
     if not request.headers.get("content-type", "").startswith("image/"):
-        raise RequestError(415, "send the bytes of a picture, with a Content-Type such as image/jpeg")
+        raise RequestError(415, "not-an-image", "send the bytes of an image, with a Content-Type such as image/jpeg")
     async with _place(services):
-        content = await _received(request)
-        kept = await services.pool.run(_keep, content, name, services.follower.current(), services.uploads)
-    return as_json(schemas.UploadAnswer(upload=kept.name, name=kept.file_name, width=kept.width, height=kept.height))
+        content = await _receive(request)
+        stored = await services.pool.run(_store, content, name, services.follower.current(), services.uploads)
+    answer = schemas.UploadAnswer(upload=stored.name, name=stored.file_name, width=stored.width, height=stored.height)
+    return json_response(answer)
 
 
-@router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=pictures("image/jpeg"))
+@router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=image_responses("image/jpeg"))
 async def get_upload_thumbnail(services: ServicesDep, upload: UploadName) -> Response:
-    """An uploaded picture as a JPEG with no side longer than 256 pixels."""
-    return as_picture(Shown(services.uploads.get(upload).thumbnail), f'"{upload}"', lasts=True)
+    """Return an uploaded image as a JPEG of at most 256 x 256 pixels."""
+    thumbnail = EncodedImage(services.uploads.get(upload).thumbnail)
+    return image_response(thumbnail, f'"{upload}"', is_immutable=True)
 
 
-@router.delete("/uploads/{upload}", status_code=204, responses=failures(404))
+@router.delete("/uploads/{upload}", status_code=204, responses=error_responses(404))
 async def remove_upload(services: ServicesDep, upload: UploadName) -> Response:
-    """Forgets an uploaded picture."""
+    """Remove an uploaded image."""
     await services.pool.run(services.uploads.remove, upload)
     return Response(status_code=204)
 
 
 @asynccontextmanager
 async def _place(services: Services) -> AsyncIterator[None]:
-    """One of the few places for who sends a picture; by the time that is waited for it, who stalls has lost his."""
+    """Take one of the few places for uploads, or raise a BusyError; stalled uploads free theirs in less time."""
     try:
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(2 * STALL_SECONDS):
             await services.receiving.acquire()
     except TimeoutError:
         raise BusyError from None
@@ -71,31 +74,31 @@ async def _place(services: Services) -> AsyncIterator[None]:
         services.receiving.release()
 
 
-def _keep(content: bytes, name: str, served: Served, uploads: Uploads) -> Upload:
-    kept = uploads.add(content, name)
-    uploads.represent([kept.name], served)  # now, so that no search waits for it
-    return kept
+def _store(content: bytes, name: str, snapshot: Snapshot, uploads: Uploads) -> Upload:
+    stored = uploads.add(content, name)
+    uploads.represent([stored.name], snapshot)  # now, so that no search waits for it
+    return stored
 
 
-async def _received(request: Request) -> bytes:
-    """The body, as long as it is neither too large, whatever its announced length, nor too slow."""
+async def _receive(request: Request) -> bytes:
+    """Return the body, or raise a RequestError if it is too large, whatever its announced length, or too slow."""
     announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > _LISTENED_TO:
-        raise RequestError(413, _TOO_LARGE)
-    content, size, begin = bytearray(), 0, asyncio.get_running_loop().time()
+    if announced.isdigit() and int(announced) > _MAX_RECEIVED:
+        raise RequestError(413, "too-large", _TOO_LARGE)
+    content, size, start = bytearray(), 0, asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout_at(begin + PATIENCE) as limit:
+        async with asyncio.timeout_at(start + STALL_SECONDS) as limit:
             async for part in request.stream():
                 size += len(part)
-                limit.reschedule(begin + min(PATIENCE + size / SLOWEST, MAX_SECONDS))
+                limit.reschedule(start + min(STALL_SECONDS + size / MIN_BYTES_PER_SECOND, MAX_SECONDS))
                 if size <= MAX_BYTES:
                     content += part
-                elif size > _LISTENED_TO:
+                elif size > _MAX_RECEIVED:
                     break
     except TimeoutError:
-        raise RequestError(408, "the picture came too slowly, or not at all: try again") from None
+        raise RequestError(408, "timeout", "the upload was too slow: try again") from None
     except ClientDisconnect:
-        raise RequestError(400, "the picture did not arrive as a whole") from None
+        raise RequestError(400, "incomplete-upload", "the image did not arrive completely: try again") from None
     if size > MAX_BYTES:
-        raise RequestError(413, _TOO_LARGE)
+        raise RequestError(413, "too-large", _TOO_LARGE)
     return bytes(content)

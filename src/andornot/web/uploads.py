@@ -1,4 +1,4 @@
-"""Uploaded pictures: in a temporary folder, for as long as somebody uses them, and never more than a few."""
+"""Uploaded images, in a temporary folder. Those that were not used for an hour are removed."""
 
 import secrets
 import shutil
@@ -14,16 +14,16 @@ from typing import Final
 from PIL import Image
 
 from ..data import BrokenImageError, decode
+from ..data.decode_budget import TooLargeError
 from ..data.decoding import measure
-from ..data.memory import TooLargeError
 from ..errors import printable
-from ..gallery.names import Resolved
+from ..gallery.names import BoundFormula
 from ..logic import FormulaError, Representation
-from .follower import Served
-from .problems import RequestError
-from .thumbnails import SIDE, as_jpeg
+from .errors import RequestError
+from .snapshots import Snapshot
+from .thumbnails import THUMBNAIL_SIZE, encode_jpeg
 
-PREFIX: Final = "upload-"
+UPLOAD_PREFIX: Final = "upload-"
 MAX_BYTES: Final = 50_000_000
 MAX_PIXELS: Final = 50_000_000
 MAX_UPLOADS: Final = 200
@@ -33,9 +33,9 @@ UNUSED_SECONDS: Final = 3600.0
 
 @dataclass
 class Upload:
-    """An uploaded picture: its file, its thumbnail, and what it was encoded to by which model.
+    """An uploaded image: its file, its thumbnail, and its representation by model id.
 
-    `file_name` is what it was called where it comes from.
+    `file_name` is its name on the client's machine.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Upload:
     width: int
     height: int
     thumbnail: bytes
-    used: float
-    encoded: dict[str, Representation] = field(default_factory=dict)
+    last_used: float
+    representations: dict[str, Representation] = field(default_factory=dict)
 
 
 class Uploads:
-    """The uploads of one server, for any number of threads."""
+    """The uploads of one server; safe for use by several threads."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="andornot-"))
@@ -58,74 +58,74 @@ class Uploads:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Removes everything."""
+        """Remove all uploads."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, content: bytes, file_name: str = "") -> Upload:
-        """Keeps a picture, and what it was called. A RequestError for what is none, or has too many pixels."""
+        """Store an image, or raise a RequestError if it cannot be read or has too many pixels."""
         try:
-            picture = decode(content, size=SIDE, max_pixels=MAX_PIXELS)
+            image = decode(content, size=THUMBNAIL_SIZE, max_pixels=MAX_PIXELS)
             width, height = measure(content)
         except BrokenImageError as error:
             if isinstance(error.__cause__, Image.DecompressionBombError):
-                raise RequestError(413, f"the picture has more than {MAX_PIXELS:,} pixels") from None
+                raise RequestError(413, "too-large", f"the image has more than {MAX_PIXELS:,} pixels") from None
             if isinstance(error.__cause__, TooLargeError):
-                raise RequestError(413, f"the picture is too large: {error.reason}") from None
-            raise RequestError(415, f"this is not a picture that can be read: {error.reason}") from None
-        name = f"{PREFIX}{secrets.token_hex(8)}"
+                raise RequestError(413, "too-large", f"the image is too large: {error.reason}") from None
+            raise RequestError(415, "not-an-image", f"this is not an image that can be read: {error.reason}") from None
+        name = f"{UPLOAD_PREFIX}{secrets.token_hex(8)}"
         file = self._folder / name
         try:
             file.write_bytes(content)
-        except OSError:  # the disk is full: half a picture is of no use
+        except OSError:  # the disk may be full: leave no partial file
             file.unlink(missing_ok=True)
             raise
         upload = Upload(
-            name, _shown(file_name) or name, file, len(content), width, height, as_jpeg(picture), time.monotonic()
+            name, _base_name(file_name) or name, file, len(content), width, height, encode_jpeg(image), time.monotonic()
         )
         with self._lock:
             self._uploads[name] = upload
-        self.tidy()
+        self.evict()
         return upload
 
     def get(self, name: str) -> Upload:
-        """An upload, which is in use by that; a RequestError for one that is not there."""
+        """Return an upload and mark it as used, or raise a RequestError."""
         found = self.known([name])
         if not found:
-            raise RequestError(404, "there is no such upload (any more): upload the picture again")
+            raise RequestError(404, "not-found", "this upload has expired: upload the image again")
         return found[name]
 
     def remove(self, name: str) -> None:
-        """Forgets an upload."""
+        """Remove an upload."""
         self.get(name)
         self._drop([name])
 
     def known(self, names: Iterable[str]) -> dict[str, Upload]:
-        """The uploads among these names, which are in use by that."""
+        """Return the uploads among these names, and mark them as used."""
         with self._lock:
             found = {name: self._uploads[name] for name in names if name in self._uploads}
             for upload in found.values():
-                upload.used = time.monotonic()
+                upload.last_used = time.monotonic()
         return found
 
-    def represent(self, names: Iterable[str], served: Served) -> dict[str, Representation]:
-        """What the uploads among these names are for the gallery's model."""
-        model_id = served.browser.model_id
+    def represent(self, names: Iterable[str], snapshot: Snapshot) -> dict[str, Representation]:
+        """Return the representations of the uploads among these names, by the gallery's model."""
+        model_id = snapshot.browser.model_id
         represented = {}
         for name, upload in self.known(names).items():
-            with suppress(BrokenImageError, FormulaError, FileNotFoundError):  # dropped in this very moment
-                if model_id not in upload.encoded:
-                    upload.encoded = {model_id: served.gallery.represent([upload.file])[0]}
-                represented[name] = upload.encoded[model_id]
+            with suppress(BrokenImageError, FormulaError, FileNotFoundError):  # removed meanwhile
+                if model_id not in upload.representations:
+                    upload.representations = {model_id: snapshot.gallery.represent([upload.file])[0]}
+                represented[name] = upload.representations[model_id]
         return represented
 
     @property
     def file_names(self) -> dict[str, str]:
-        """What each upload was called where it comes from."""
+        """The file name of each upload on its client's machine."""
         with self._lock:
             return {name: upload.file_name for name, upload in self._uploads.items()}
 
-    def located(self, resolved: Resolved) -> Resolved:
-        """The formula, in which crops of uploads know their files, out of which they are cut."""
+    def located(self, resolved: BoundFormula) -> BoundFormula:
+        """Return the formula with the files of uploads that it has crops of."""
         crops = {key: thing for key, thing in resolved.named.items() if thing.kind == "crop" and thing.id is None}
         if not crops:
             return resolved
@@ -133,14 +133,14 @@ class Uploads:
         cut = {key: thing._replace(path=files.get(thing.path, thing.path)) for key, thing in crops.items()}
         return replace(resolved, named=resolved.named | cut)
 
-    def tidy(self) -> None:
-        """Drops what was not used for an hour, and the longest unused where there are too many."""
+    def evict(self) -> None:
+        """Remove uploads that were not used for an hour, and the least recently used if there are too many."""
         with self._lock:
-            by_use = sorted(self._uploads.values(), key=lambda upload: upload.used)
+            by_use = sorted(self._uploads.values(), key=lambda upload: upload.last_used)
         total, unused_since = sum(upload.size for upload in by_use), time.monotonic() - UNUSED_SECONDS
         dropped = []
         for place, upload in enumerate(by_use):
-            if len(by_use) - place <= MAX_UPLOADS and total <= MAX_TOTAL_BYTES and upload.used > unused_since:
+            if len(by_use) - place <= MAX_UPLOADS and total <= MAX_TOTAL_BYTES and upload.last_used > unused_since:
                 break
             dropped.append(upload.name)
             total -= upload.size
@@ -154,6 +154,6 @@ class Uploads:
                 upload.file.unlink(missing_ok=True)
 
 
-def _shown(file_name: str) -> str:
-    """The name alone, without folders of whatever system."""
+def _base_name(file_name: str) -> str:
+    """Return the name without folders, of any operating system."""
     return printable(file_name.replace("\\", "/").rpartition("/")[2].strip())

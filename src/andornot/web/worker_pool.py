@@ -1,4 +1,4 @@
-"""Blocking work off the event loop: a few threads, and a line before them that is never long."""
+"""Threads for blocking work, with a bounded queue."""
 
 import asyncio
 import threading
@@ -6,43 +6,50 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, ParamSpec, TypeVar
 
-from .problems import BusyError
+from .errors import BusyError, StoppingError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS: Final = "andornot-"  # how the names of all threads of the server begin
-_PATIENCE: Final = 0.3
+THREAD_PREFIX: Final = "andornot-"  # of the names of all threads of the server
+_CLOSE_SECONDS: Final = 0.3
 
 
 class WorkerPool:
-    """Runs functions in `threads`; with `limit` of them under way or waiting, the next is refused as `BusyError`."""
+    """Runs functions in `threads`; raises a `BusyError` while `limit` of them are running or waiting."""
 
     def __init__(self, name: str, threads: int, limit: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, f"{THREADS}{name}")
-        self._room = threading.BoundedSemaphore(limit)
+        self._executor = ThreadPoolExecutor(threads, f"{THREAD_PREFIX}{name}")
+        self._places = threading.BoundedSemaphore(limit)
         self._jobs: set[Future[Any]] = set()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns."""
-        if not self._room.acquire(blocking=False):
+        """Return the result of the function, or raise a `BusyError`."""
+        if not self._places.acquire(blocking=False):
             raise BusyError
-        job = self._submit(work, *args, **kwargs)
-        # When it is done, and not when the asker goes away: the thread works on.
-        job.add_done_callback(lambda _: self._room.release())
+        try:
+            job = self._submit(work, *args, **kwargs)
+        except StoppingError:
+            self._places.release()
+            raise
+        # Released when the work is done, not when the client disconnects: the thread keeps working.
+        job.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(job)
 
     async def run_anyway(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, however many are waiting: for the rest of what was begun."""
+        """Return the result of the function, however many are waiting: to finish what was begun."""
         return await asyncio.wrap_future(self._submit(work, *args, **kwargs))
 
     def close(self) -> None:
-        """Forgets what is waiting, and waits a little for what is running: a thread cannot be stopped."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        wait(self._jobs.copy(), _PATIENCE)
+        """Cancel waiting work, and wait a moment for running work: a thread cannot be stopped."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        wait(self._jobs.copy(), _CLOSE_SECONDS)
 
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        job = self._pool.submit(work, *args, **kwargs)
+        try:
+            job = self._executor.submit(work, *args, **kwargs)
+        except RuntimeError:  # the executor was shut down
+            raise StoppingError from None
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return job

@@ -1,4 +1,4 @@
-"""What a word means to a model: nouns over named classes (WordNet), or any phrase by a text tower.
+"""Words that a model can find in images: WordNet nouns over ImageNet classes, or any phrase with a text tower.
 
 >>> noun = wordnet_nouns().look_up("Seashores")
 >>> print(noun)
@@ -7,37 +7,43 @@ seashore.n.01: the shore of a sea or ocean
 
 from ..model import Model
 from ..ssl.backbones import JointBackbone
-from .classes import KeptClasses, NamedClasses
-from .describing import Shown, describe
-from .errors import UnknownWordError, WordError
-from .looking import describe_pictures
-from .meaning import Meaning, Words
+from .descriptions import ShownNoun, describe
+from .imagenet import ImageNetVocabulary, QuantizedClasses, describe_images
 from .nouns import Noun, wordnet_nouns
-from .phrases import Phrase, Phrases
-from .truth import half_of, truth_of
+from .phrases import Phrase, PhraseVocabulary
+from .vocabulary import (
+    Meaning,
+    ModelVocabulary,
+    NamedFeature,
+    UnknownWordError,
+    WordError,
+    half_point,
+    truth_of,
+)
 
 __all__ = [
-    "KeptClasses",
+    "ImageNetVocabulary",
     "Meaning",
-    "NamedClasses",
+    "ModelVocabulary",
+    "NamedFeature",
     "Noun",
     "Phrase",
-    "Phrases",
-    "Shown",
+    "PhraseVocabulary",
+    "QuantizedClasses",
+    "ShownNoun",
     "UnknownWordError",
     "WordError",
-    "Words",
     "describe",
-    "describe_pictures",
-    "half_of",
+    "describe_images",
+    "half_point",
     "truth_of",
+    "vocabulary_for",
     "wordnet_nouns",
-    "words_of",
 ]
 
 
-def words_of(model: Model) -> NamedClasses | Phrases:
-    """The words of a model, or a `WordError` that says why it has none."""
+def vocabulary_for(model: Model) -> ImageNetVocabulary | PhraseVocabulary:
+    """Return the words of a model, or raise a `WordError` that says why it has none."""
     if isinstance(model.backbone, JointBackbone):
-        return Phrases(model.backbone)
-    return NamedClasses(model.backbone)
+        return PhraseVocabulary(model.backbone)
+    return ImageNetVocabulary(model.backbone)

@@ -1,32 +1,50 @@
-"""The nouns that the classes of ImageNet give a meaning: a noun of WordNet stands for all classes below it."""
+"""WordNet nouns over the classes of ImageNet: a noun stands for all classes below it. Also how nouns are spelled."""
 
 from __future__ import annotations
 
 import re
+import threading
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Final
 
 from ..errors import did_you_mean, spelled_like
-from .errors import UnknownWordError, shortened
-from .meaning import Meaning
-from .spelling import base_forms, joined, plain
+from .vocabulary import Meaning, UnknownWordError, shortened
 
 NUM_CLASSES: Final = 1000
-_NEAREST: Final = 3
-_LONGEST: Final = 60  # no noun is longer; to compare such a word with all of them would take long
+_LOADING: Final = threading.Lock()
+_MAX_SUGGESTIONS: Final = 3
+_MAX_LENGTH: Final = 60  # no noun is longer, and comparing a longer word with all of them would be slow
 _SENSE: Final = re.compile(r"(.+)\.n\.(\d{1,3})")
+# Plural endings and their singulars (WordNet's rules of detachment); the first that gives a known noun counts.
+_PLURALS: Final = (
+    ("s", ""),
+    ("ses", "s"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+)
+# By sound: an hourglass, a unicycle, a utensil.
+_TAKES_AN: Final = re.compile(r"(?:hour|(?!eu|uni|ute|u-)[aeiou])", re.IGNORECASE)
+# Probably a plural or a mass noun: glasses, clothing, but not a bus, glass or mantis.
+_NO_ARTICLE: Final = re.compile(
+    r"(?:[^isu]s|clothing|bedding|furniture|equipment|ware|wear|food|bread)$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Synset:
-    """A meaning in WordNet: its nouns, each with the number of the sense, what it is, and the classes below it.
+    """A meaning in WordNet: its nouns with their sense numbers, its definition, and the classes below it.
 
-    `own_class` is the class that it is itself, if it is one. `kinds` says how many meanings of WordNet it comprises,
-    with its own, and `counts` how often WordNet's texts have each of its nouns in this sense.
+    `own_class` is the ImageNet class of this very synset, if there is one. `kinds` is the number of synsets below it,
+    itself included, and `counts` how often WordNet's corpus has each of its nouns in this sense.
     """
 
     offset: str
@@ -38,50 +56,54 @@ class Synset:
     parents: list[Synset] = field(default_factory=list, repr=False)
     children: list[Synset] = field(default_factory=list, repr=False)
 
+    def __reduce__(self) -> tuple[Callable[[str], Synset], tuple[str]]:
+        # Unpickle as the synset of the other process's table, not as a copy with all its relatives.
+        return _synset_at, (self.offset,)
+
     @cached_property
     def classes(self) -> tuple[int, ...]:
-        """The numbers of its classes: its own, and those of all kinds of it."""
+        """The numbers of its classes: its own, and those of all its descendants."""
         found = {number for child in self.children for number in child.classes}
         return tuple(sorted(found | ({self.own_class} if self.own_class is not None else set())))
 
     @cached_property
     def ancestors(self) -> frozenset[Synset]:
-        """Everything that it is a kind of."""
+        """All synsets above it."""
         return frozenset(self.parents).union(*(parent.ancestors for parent in self.parents))
 
     @property
     def word(self) -> str:
-        """The noun that it is called by: WordNet's first, unless another is met much more often."""
+        """The noun to call it by: WordNet's first, unless another is much more frequent."""
         most = max(self.counts)
-        # A few more are chance, and texts of the 1960s: frogs are no toads, and refrigerators no iceboxes.
+        # Small differences are chance, and the corpus is of the 1960s: it has more iceboxes than refrigerators.
         chosen = self.counts.index(most) if most > 2 * self.counts[0] + 2 else 0
         return self.nouns[chosen][0]
 
     @property
     def count(self) -> int:
-        """How often WordNet's texts speak of it."""
+        """How often WordNet's corpus mentions it."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True)
 class Noun(Meaning):
-    """A word as a noun of WordNet. `passed_over` senses of it are more frequent, but have no classes."""
+    """A word as a noun of WordNet. `passed_over` is the number of more frequent senses without classes."""
 
     synset: Synset
     passed_over: int
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """The numbers of the ImageNet classes that it stands for."""
+        """The numbers of its ImageNet classes."""
         return self.synset.classes
 
     def __str__(self) -> str:
         taken = f"{self.name}: {self.gloss}"
-        return f"{taken} (a rarer sense: no class shows a more frequent one)" if self.passed_over else taken
+        return f"{taken} (a rarer sense: the more frequent ones have no class)" if self.passed_over else taken
 
 
 class Nouns:
-    """All nouns that have classes, with the ways to spell them."""
+    """All nouns that have classes, and how they may be spelled."""
 
     def __init__(self, synsets: Sequence[Synset], irregular: dict[str, tuple[str, ...]], near: dict[str, str]) -> None:
         self.synsets = synsets
@@ -89,10 +111,10 @@ class Nouns:
         self._senses: dict[str, list[tuple[int, Synset]]] = defaultdict(list)
         for synset in synsets:
             for noun, sense in synset.nouns:
-                self._senses[plain(noun)].append((sense, synset))
+                self._senses[normalized(noun)].append((sense, synset))
         for senses in self._senses.values():
             senses.sort(key=lambda known: known[0])
-        self._joined = {joined(word): word for word in self._senses}
+        self._joined = {_without_spaces(word): word for word in self._senses}
 
     def __len__(self) -> int:
         return len(self._senses)
@@ -101,22 +123,22 @@ class Nouns:
         return iter(self._senses)
 
     def __contains__(self, word: str) -> bool:
-        return self._known_form(plain(word)) is not None
+        return self._known_form(normalized(word)) is not None
 
     def look_up(self, word: str) -> Noun:
-        """What a word means: its most frequent sense that has classes. `crane.n.05` insists on a sense.
+        """Return the most frequent sense of a word that has classes. `crane.n.05` selects a sense.
 
         >>> nouns = wordnet_nouns()
         >>> print(nouns.look_up("Mice"))
-        mouse.n.04: a hand-operated electronic device that controls the coordinates of a … (a rarer sense: no class
-        shows a more frequent one)
+        mouse.n.04: a hand-operated electronic device that controls the coordinates of a … (a rarer sense: the more
+        frequent ones have no class)
         >>> nouns.look_up("crane.n.05").gloss
         'large long-necked wading bird of marshes and plains in many parts of …'
         >>> nouns.look_up("beach")
         Traceback (most recent call last):
-        andornot.words.errors.UnknownWordError: no class shows "beach"; near it are "shore", "geological formation"
+        andornot.words.vocabulary.UnknownWordError: no class shows "beach"; near it are "shore", "geological formation"
         """
-        asked, sense = plain(word), None
+        asked, sense = normalized(word), None
         if insisted := _SENSE.fullmatch(asked):
             asked, sense = insisted[1], int(insisted[2])
         form = self._known_form(asked)
@@ -131,27 +153,31 @@ class Nouns:
         passed_over = 0 if sense is not None else number - 1
         return Noun(word, _sense_name(form, number), synset.gloss, synset, passed_over)
 
-    def complete(self, beginning: str) -> list[str]:
-        """The nouns that begin so, in the order of the alphabet.
+    def forms(self, word: str) -> Iterator[str]:
+        """Yield the normalized word, and what it may be a plural of."""
+        return base_forms(normalized(word), self._irregular)
+
+    def complete(self, prefix: str) -> list[str]:
+        """Return the nouns with this prefix, sorted.
 
         >>> wordnet_nouns().complete("seash")
         ['seashore']
         """
-        start = plain(beginning)
+        start = normalized(prefix)
         return sorted(word for word in self._senses if word.startswith(start))
 
     def _known_form(self, word: str) -> str | None:
         for form in base_forms(word, self._irregular):
             if form in self._senses:
                 return form
-        for form in base_forms(joined(word), self._irregular):
+        for form in base_forms(_without_spaces(word), self._irregular):
             if form in self._joined:
                 return self._joined[form]
         return None
 
     def _unknown(self, word: str, asked: str) -> UnknownWordError:
         if not asked:
-            return UnknownWordError("an empty word means nothing")
+            return UnknownWordError("the word is empty")
         shown = shortened(word)
         for form in base_forms(asked, self._irregular):
             if form in self._near:
@@ -159,11 +185,11 @@ class Nouns:
                 listed = ", ".join(f'"{noun}"' for noun in near)
                 hint = f"; near it are {listed}" if len(near) > 1 else f"; near it is {listed}" if near else ""
                 return UnknownWordError(f'no class shows "{shown}"{hint}', near)
-        # The last word of several says what it is: a red car is a car.
+        # The last word of several is the head: a red car is a car.
         last = asked.rpartition(" ")[2]
         if last != asked and self._known_form(last):
             return UnknownWordError(f'no class shows "{shown}", but one shows "{last}"', (last,))
-        near = tuple(spelled_like(asked, self._senses, _NEAREST)) if len(asked) <= _LONGEST else ()
+        near = tuple(spelled_like(asked, self._senses, _MAX_SUGGESTIONS)) if len(asked) <= _MAX_LENGTH else ()
         hint = did_you_mean(near) if near else "words are nouns of WordNet that have classes of ImageNet below them"
         return UnknownWordError(f'unknown word "{shown}"; {hint}', near)
 
@@ -172,22 +198,36 @@ def _sense_name(form: str, sense: int) -> str:
     return f"{form.replace(' ', '_')}.n.{sense:02d}"
 
 
-@cache
 def wordnet_nouns() -> Nouns:
-    """The table of the package: WordNet 3.0 above the 1,000 classes of ImageNet.
+    """Return the nouns of WordNet 3.0 above the 1,000 classes of ImageNet, the same object each time.
 
     >>> nouns = wordnet_nouns()
     >>> len(nouns.synsets), len(nouns.look_up("dogs").classes)
     (1860, 118)
     """
+    with _LOADING:  # synsets are compared by identity: two threads must not load two tables
+        return _load_nouns()
+
+
+@cache
+def _load_nouns() -> Nouns:
     rows = list(_rows("nouns.tsv"))
     synsets = {offset: _synset(offset, number, kinds, nouns, gloss) for offset, number, _, kinds, nouns, gloss in rows}
     for offset, _, parents, *_ in rows:
         for parent in parents.split():
             synsets[offset].parents.append(synsets[parent])
             synsets[parent].children.append(synsets[offset])
-    irregular = {plain(form): tuple(map(plain, bases.split())) for form, bases in _rows("irregular.tsv")}
-    return Nouns(list(synsets.values()), irregular, {plain(noun): near for noun, near in _rows("near.tsv")})
+    irregular = {normalized(form): tuple(map(normalized, bases.split())) for form, bases in _rows("irregular.tsv")}
+    return Nouns(list(synsets.values()), irregular, {normalized(noun): near for noun, near in _rows("near.tsv")})
+
+
+@cache
+def _synsets() -> dict[str, Synset]:
+    return {synset.offset: synset for synset in wordnet_nouns().synsets}
+
+
+def _synset_at(offset: str) -> Synset:
+    return _synsets()[offset]
 
 
 def _synset(offset: str, number: str, kinds: str, nouns: str, gloss: str) -> Synset:
@@ -206,3 +246,47 @@ def _synset(offset: str, number: str, kinds: str, nouns: str, gloss: str) -> Syn
 def _rows(name: str) -> Iterator[list[str]]:
     text = (files(__package__) / "wordnet" / name).read_text(encoding="utf-8")
     return (line.split("\t") for line in text.splitlines())
+
+
+def normalized(word: str) -> str:
+    """Return the word in lower case, with single spaces for spaces, hyphens and underscores.
+
+    >>> normalized("  Polar-Bear "), normalized("dining_table"), normalized("Café")
+    ('polar bear', 'dining table', 'café')
+    """
+    return re.sub(r"[\s_\-‐‑–]+", " ", unicodedata.normalize("NFKC", word)).strip().casefold()
+
+
+def base_forms(word: str, irregular: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield what a normalized word may be a form of, the word itself first; of several words the last is inflected.
+
+    >>> list(base_forms("mice", {"mice": ("mouse",)}))
+    ['mice', 'mouse']
+    >>> list(base_forms("polar bears", {}))
+    ['polar bears', 'polar bear']
+    """
+    yield word
+    before, space, last = word.rpartition(" ")
+    for whole, start in ((word, ""), (last, before + space)):
+        for base in irregular.get(whole, ()):
+            yield start + base
+        if not space:
+            break
+    for ending, singular in _PLURALS:
+        if last.endswith(ending) and len(last) > len(ending):
+            yield before + space + last.removesuffix(ending) + singular
+
+
+def with_article(noun: str) -> str:
+    """Return the noun with *a* or *an*, or without for plurals and mass nouns. `sentence.js` has the same rule.
+
+    >>> [with_article(noun) for noun in ("dog", "airplane", "uniform", "hourglass", "sunglasses", "chest of drawers")]
+    ['a dog', 'an airplane', 'a uniform', 'an hourglass', 'sunglasses', 'a chest of drawers']
+    """
+    if _NO_ARTICLE.search(noun.partition(" of ")[0]):
+        return noun
+    return f"{'an' if _TAKES_AN.match(noun) else 'a'} {noun}"
+
+
+def _without_spaces(word: str) -> str:
+    return word.replace(" ", "")

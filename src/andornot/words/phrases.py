@@ -1,4 +1,4 @@
-"""Words for a backbone with a text tower: any phrase is a direction, as true of a picture as the two are alike."""
+"""Words for a backbone with a text tower: any phrase is a direction in the space of image embeddings."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,61 +8,69 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ..ssl.backbones import JointBackbone, TextTower
-from .errors import UnknownWordError, WordError
-from .meaning import Meaning
+from .vocabulary import Meaning, UnknownWordError, WordError
 
-# How people write under pictures; the towers were trained on such texts.
+# The towers were trained on captions of this kind.
 _PROMPT: Final = "a photo of {}"
-# What can be said of any picture: a tower without a bias compares a phrase with these.
+# Captions that fit any image: a tower without a bias compares a phrase with these.
 _NEUTRAL: Final = ("a photo", "a picture", "an image", "a photo of something")
 
 
 @dataclass(frozen=True, eq=False)
 class Phrase(Meaning):
-    """A phrase as a line in the space of pictures: `scale` times the cosine to `direction` `(width,)`, plus `bias`."""
+    """A phrase as a logit: `scale` times the cosine to `direction` `(width,)`, plus `bias`."""
 
     direction: Tensor
     scale: float
     bias: float
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Phrase):
+            return NotImplemented
+        same = (self.word, self.name, self.scale, self.bias) == (other.word, other.name, other.scale, other.bias)
+        return same and self.direction.equal(other.direction)
 
-class Phrases:
-    """The words of a backbone with a text tower. Evidence `(B, width)` is the picture's own direction."""
+    def __hash__(self) -> int:
+        return hash((self.word, self.name, self.scale, self.bias))
+
+
+class PhraseVocabulary:
+    """The words of a backbone with a text tower. Evidence `(B, width)` is the image's unit embedding."""
 
     def __init__(self, backbone: JointBackbone) -> None:
         tower = backbone.text_tower
         if tower is None:
             raise WordError(
-                f"{backbone.name}: its weights are not those that its text tower was trained with: no words"
+                f"{backbone.name} has no words: its weights are not those that its text tower was trained with"
             )
         self._backbone, self._tower = backbone, tower
         self._neutral = _neutral(tower)
 
     def meaning(self, word: str) -> Phrase:
-        """The phrase, which may be anything but empty."""
+        """Return the phrase, which may be anything but empty."""
         phrase = " ".join(word.split())
         if not phrase:
-            raise UnknownWordError("an empty word means nothing")
+            raise UnknownWordError("the word is empty")
         direction = self._tower.encode([_PROMPT.format(phrase)])[0] - self._neutral
         return Phrase(word, phrase, _PROMPT.format(phrase), direction, self._tower.scale, self._tower.bias or 0.0)
 
     def evidence(self, maps: Tensor) -> Tensor:
-        """Pictures as directions of unit length `(B, width)`."""
+        """Return images as embeddings of unit length `(B, width)`."""
         return normalize(self._backbone.pool(maps), dim=-1)
 
     def support(self, meaning: Meaning, evidence: Tensor) -> Tensor:
-        """The probability that the phrase belongs to the picture: its logit through a sigmoid."""
+        """Return the probability that the phrase belongs to the image: the sigmoid of its logit."""
         if not isinstance(meaning, Phrase):
-            raise TypeError(f"a text tower has phrases as meanings, got {type(meaning).__name__}")
+            raise TypeError(f"expected a Phrase, got {type(meaning).__name__}")
         return torch.sigmoid(meaning.scale * (evidence @ meaning.direction.to(evidence)) + meaning.bias)
 
-    def complete(self, _beginning: str) -> list[str]:
-        """Nothing: any phrase is a word."""
+    def complete(self, _prefix: str) -> list[str]:
+        """Return nothing: any phrase is a word."""
         return []
 
 
 def _neutral(tower: TextTower) -> Tensor:
-    """What phrases are compared with: nothing where a bias does that, else the mean of what fits all pictures.
+    """Return what phrases are compared with: zero where the tower has a bias, else the mean of neutral captions.
 
     A sigmoid of the difference of two logits is the softmax over both.
     """

@@ -1,4 +1,4 @@
-"""Crops contain their object and not the other; rules for pictures that can be cut apart."""
+"""Crops contain their object and not the other; rules for images that can be cut apart."""
 
 import itertools
 
@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andornot.evaluate.experiments.crops import MAX_OVERLAP, CropDegrees, crop_around, cut_apart
+from andornot.evaluate.experiments.crops import MAX_OVERLAP, CropDegrees, crop_around, separate_objects
 from andornot.evaluate.metrics.intervals import wilson
 
 SIZE = (60, 40)
 
 
 def boxes(width, height):
-    """Boxes of whole pixels in a picture."""
+    """Boxes of whole pixels in an image."""
     across, down = st.tuples(*[st.integers(0, width)] * 2), st.tuples(*[st.integers(0, height)] * 2)
     made = st.tuples(across, down).map(lambda s: (min(s[0]), min(s[1]), max(s[0]), max(s[1])))
     return made.filter(lambda box: box[0] < box[2] and box[1] < box[3])
@@ -31,7 +31,7 @@ def share(a, b):
 
 
 @given(boxes(*SIZE), boxes(*SIZE))
-def test_a_crop_contains_its_object_lies_in_the_picture_and_shows_little_of_the_other(own, other):
+def test_a_crop_contains_its_object_lies_in_the_image_and_shows_little_of_the_other(own, other):
     crop = crop_around(own, [other], SIZE)
     if crop is None:
         assert share(own, other) > MAX_OVERLAP
@@ -58,12 +58,12 @@ def test_a_crop_is_tighter_where_others_are_near_on_both_sides():
     assert crop_around((25, 0, 35, 40), [(0, 0, 24, 40), (36, 0, 60, 40)], (60, 40)) == (24, 0, 36, 40)
 
 
-def test_a_crop_is_no_square_where_the_picture_is_too_flat_for_it():
+def test_a_crop_is_no_square_where_the_image_is_too_flat_for_it():
     assert crop_around((0, 5, 50, 25), [], (60, 30)) == (0, 0, 60, 30)
 
 
 def cut(*objects, size=(100, 50), fit="squash"):
-    return cut_apart(list(objects), (0, 1), size, fit)
+    return separate_objects(list(objects), (0, 1), size, fit)
 
 
 def test_objects_apart_are_cut_out_each_by_its_own_crop():
@@ -88,29 +88,29 @@ def test_objects_that_overlap_or_have_no_area_are_not_cut_apart(objects):
     assert cut(*objects) is None
 
 
-def test_both_objects_must_be_in_view_of_a_model_that_takes_the_centre():
-    centred = (0, (40, 20, 50, 30)), (1, (60, 20, 70, 30))
-    aside = (0, (21, 20, 30, 30)), (1, (60, 20, 70, 30))  # the centre begins at 25, more than half of it
+def test_both_objects_must_be_in_view_of_a_model_that_takes_the_center():
+    centered = (0, (40, 20, 50, 30)), (1, (60, 20, 70, 30))
+    aside = (0, (21, 20, 30, 30)), (1, (60, 20, 70, 30))  # the center begins at 25, more than half of it
     outside = (0, (19, 20, 29, 30)), (1, (60, 20, 70, 30))
-    assert cut(*centred, fit="crop") == cut(*centred) is not None
+    assert cut(*centered, fit="crop") == cut(*centered) is not None
     assert cut(*aside, fit="crop") is not None
     assert cut(*outside, fit="crop") is None
     assert cut(*outside) is not None
 
 
-def test_a_summary_counts_objects_and_pictures():
+def test_a_summary_counts_objects_and_images():
     degrees = torch.tensor(
-        [  # whole picture, own crop, other crop
+        [  # whole image, own crop, other crop
             [[0.9, 0.8, 0.1], [0.7, 0.3, 0.6]],
             [[0.5, 0.4, 0.4], [0.3, 0.9, 0.2]],
         ]
     )
     measured = CropDegrees([], degrees)
-    everything = measured.over(torch.tensor([[True, True], [True, True]]))
-    assert (everything.pictures, everything.higher_in_own_crop) == (2, wilson(2.5 / 4, 2))
+    everything = measured.summarize(torch.tensor([[True, True], [True, True]]))
+    assert (everything.images, everything.higher_in_own_crop) == (2, wilson(2.5 / 4, 2))
     assert everything.whole == pytest.approx(0.6)
     assert everything.own_crop == pytest.approx(0.6)
     assert everything.other_crop == pytest.approx(1.3 / 4)
-    some = measured.over(torch.tensor([[False, False], [True, False]]))
-    assert (some.pictures, some.higher_in_own_crop.value) == (1, 0.5)
+    some = measured.summarize(torch.tensor([[False, False], [True, False]]))
+    assert (some.images, some.higher_in_own_crop.value) == (1, 0.5)
     assert (some.whole, some.own_crop) == pytest.approx((0.5, 0.4))

@@ -10,8 +10,8 @@ from andornot.data import ImageSet, open_images
 from andornot.data.imageset import multi_hot
 from andornot.data.readers import ArrayReader
 from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.experiments.degrees import degrees_outcome
-from andornot.evaluate.report.outcome import Picture, Table
+from andornot.evaluate.experiments.degrees import evaluate_degrees
+from andornot.evaluate.report.outcome import Figure, Table
 from andornot.model import Model
 from andornot.ssl.backbones import wrap_backbone
 from andornot.ssl.recipe import make_recipe
@@ -25,13 +25,13 @@ def squares(count: int = 120) -> ImageSet:
     rng = np.random.default_rng(0)
     pixels = np.zeros((count, SIDE, SIDE, 3), np.uint8)
     classes, boxes = [], []
-    for picture in pixels:
+    for image in pixels:
         chosen = rng.choice(3, rng.integers(1, 3), replace=False).tolist()
         objects = []
         for place, number in enumerate(chosen):
             side, top = int(rng.integers(9, 14)), int(rng.integers(2, 25))
             left = 22 * place + int(rng.integers(1, 4))
-            picture[top : top + side, left : left + side, 2 - number] = rng.integers(180, 256)
+            image[top : top + side, left : left + side, 2 - number] = rng.integers(180, 256)
             objects.append((number, (left, top, left + side, top + side)))
         classes.append(chosen)
         boxes.append(objects)
@@ -40,7 +40,7 @@ def squares(count: int = 120) -> ImageSet:
 
 
 def without(images: ImageSet, *, labels: bool = True) -> ImageSet:
-    """The same pictures without boxes, or without labels as well."""
+    """The same images without boxes, or without labels as well."""
     known = {"labels": images.labels, "class_names": images.class_names} if labels else {}
     return ImageSet(images.reader, images.names, **known)
 
@@ -55,82 +55,82 @@ def model(images) -> Model:
     """The mean of each colour is a feature."""
     recipe = make_recipe({"regime": "calibrated", "num_values": 5, "size": 16})
     backbone = wrap_backbone(nn.Identity(), size=16)
-    features = Model(backbone, nn.Identity(), recipe).activations(images.pictures(16))
+    features = Model(backbone, nn.Identity(), recipe).activations(images.resized(16))
     return Model.calibrated(backbone, features, recipe)
 
 
 @pytest.fixture(scope="module")
 def outcome(model, images):
-    return degrees_outcome(model, images, progress=False)
+    return evaluate_degrees(model, images, progress=False)
 
 
 def contents(outcome, kind):
     return [[item for item in section.content if isinstance(item, kind)] for section in outcome.sections]
 
 
-def test_the_pictures_shown_are_those_with_the_highest_degree(model, images, outcome):
-    degrees = model.encode(images.pictures(16)).degrees
-    assert [row["feature"] for row in outcome.figures["top"]] == [
-        outcome.figures["classes"]["classes"][row["class"]]["feature"] for row in outcome.figures["top"]
+def test_the_images_shown_are_those_with_the_highest_degree(model, images, outcome):
+    degrees = model.encode(images.resized(16)).degrees
+    assert [row["feature"] for row in outcome.metrics["top"]] == [
+        outcome.metrics["classes"]["classes"][row["class"]]["feature"] for row in outcome.metrics["top"]
     ]
-    for row in outcome.figures["top"]:
+    for row in outcome.metrics["top"]:
         ranking = sorted(range(len(images)), key=lambda number: -degrees[number, row["feature"]])[:5]
-        assert row["pictures"] == [f"squares/{number}" for number in ranking]
+        assert row["images"] == [f"squares/{number}" for number in ranking]
         assert row["degrees"] == pytest.approx([float(degrees[number, row["feature"]]) for number in ranking])
         assert row["of_the_class"] == 5
 
 
 def test_each_class_has_the_feature_of_its_colour(images, outcome):
-    figures = outcome.figures["classes"]
-    assert {name: row["feature"] for name, row in figures["classes"].items()} == {"red": 0, "green": 1, "blue": 2}
-    assert all(row["area_held_out"] == 1 for row in figures["classes"].values())
-    assert all(row["median_inside"] > row["median_outside"] for row in figures["classes"].values())
-    assert (figures["mean_area_held_out"], figures["left_out"]) == (1, [])
-    assert figures["classes"]["red"]["pictures"] == int(images.labels[:, 2].sum())
+    metrics = outcome.metrics["classes"]
+    assert {name: row["feature"] for name, row in metrics["classes"].items()} == {"red": 0, "green": 1, "blue": 2}
+    assert all(row["area_held_out"] == 1 for row in metrics["classes"].values())
+    assert all(row["median_inside"] > row["median_outside"] for row in metrics["classes"].values())
+    assert (metrics["mean_area_held_out"], metrics["left_out"]) == (1, [])
+    assert metrics["classes"]["red"]["images"] == int(images.labels[:, 2].sum())
 
 
 def test_each_crop_has_the_colour_of_its_square_and_not_the_other(images, outcome):
-    figures = outcome.figures["crops"]
+    metrics = outcome.metrics["crops"]
     pairs = int((images.labels.sum(1) == 2).sum())
-    assert figures["all"]["pictures"] == pairs
-    assert 0 < figures["held out"]["pictures"] < pairs
-    assert sum(row["pictures"] for row in figures["classes"].values()) == 2 * pairs
-    for row in (figures["all"], *figures["classes"].values()):
+    assert metrics["all"]["images"] == pairs
+    assert 0 < metrics["held out"]["images"] < pairs
+    assert sum(row["images"] for row in metrics["classes"].values()) == 2 * pairs
+    for row in (metrics["all"], *metrics["classes"].values()):
         assert row["higher_in_own_crop"]["value"] == 1
         assert row["other_crop"] < row["whole"] < row["own_crop"]
 
 
 def test_tables_have_the_figures_and_the_result_is_plain_data(outcome):
     (_, [classes], [crops]) = contents(outcome, Table)
-    figures = outcome.figures
-    assert json.loads(json.dumps([figures, outcome.protocol])) == [figures, outcome.protocol]
+    metrics = outcome.metrics
+    assert json.loads(json.dumps([metrics, outcome.protocol])) == [metrics, outcome.protocol]
     for row in classes.rows:
         assert len(row) == len(classes.columns)
-        expected = figures["classes"]["classes"][row[0]]
-        keys = ("pictures", "feature", "area_chosen", "area_held_out", "median_inside", "median_outside")
+        expected = metrics["classes"]["classes"][row[0]]
+        keys = ("images", "feature", "area_chosen", "area_held_out", "median_inside", "median_outside")
         assert row[1:] == [expected[key] for key in keys]
     assert [row[0] for row in crops.rows] == ["all", "held out", "blue", "green", "red"]
     for row in crops.rows:
-        expected = {**figures["crops"]["classes"], **figures["crops"]}[row[0]]
+        expected = {**metrics["crops"]["classes"], **metrics["crops"]}[row[0]]
         shown = [row[1], vars(row[2]), *row[3:]]
         assert shown == list(expected.values())
 
 
 def test_each_part_has_a_figure_that_can_be_saved(outcome, tmp_path):
-    for number, pictures in enumerate(contents(outcome, Picture)):
-        [picture] = pictures
-        assert picture.caption.endswith(".")
-        picture.figure.savefig(tmp_path / f"{number}.png", dpi=30)
+    for number, images in enumerate(contents(outcome, Figure)):
+        [image] = images
+        assert image.caption.endswith(".")
+        image.figure.savefig(tmp_path / f"{number}.png", dpi=30)
 
 
 def test_the_bars_are_the_degrees_of_both_features_in_whole_and_crops(model, images, outcome):
-    figure = contents(outcome, Picture)[2][0].figure
+    figure = contents(outcome, Figure)[2][0].figure
     first = int((images.labels.sum(1) == 2).nonzero()[0])
     one, other = images.labels[first].nonzero().flatten().tolist()
-    whole = model.encode(images.pictures(16)[first]).degrees
+    whole = model.encode(images.resized(16)[first]).degrees
     above, below = figure.axes[:3], figure.axes[3:6]
     titles = [axes.get_title() for axes in above]
-    assert titles == ["whole picture", f"crop to {COLOURS[one]}", f"crop to {COLOURS[other]}"]
+    assert titles == ["whole image", f"crop of {COLOURS[one]}", f"crop of {COLOURS[other]}"]
     heights = [[bar.get_height() for bar in axes.patches] for axes in below]
     assert heights[0] == pytest.approx([float(whole[2 - one]), float(whole[2 - other])])
     assert heights[1][0] > heights[1][1]
@@ -138,12 +138,12 @@ def test_the_bars_are_the_degrees_of_both_features_in_whole_and_crops(model, ima
 
 
 def test_without_boxes_nothing_is_cut_out_and_the_rest_stays(model, images, outcome):
-    boxless = degrees_outcome(model, without(images), progress=False)
-    assert boxless.figures == {**outcome.figures, "crops": None}
-    assert "without boxes" in boxless.sections[2].text
+    boxless = evaluate_degrees(model, without(images), progress=False)
+    assert boxless.metrics == {**outcome.metrics, "crops": None}
+    assert "no object boxes" in boxless.sections[2].text
 
 
-def test_pictures_without_boxes_beside_others_are_not_cut(model, images, outcome):
+def test_images_without_boxes_beside_others_are_not_cut(model, images, outcome):
     mixed = ImageSet(
         images.reader,
         images.names,
@@ -151,45 +151,45 @@ def test_pictures_without_boxes_beside_others_are_not_cut(model, images, outcome
         class_names=COLOURS,
         boxes=[boxes if number < 60 else [] for number, boxes in enumerate(images.boxes)],
     )
-    figures = degrees_outcome(model, mixed, features=1, progress=False).figures
-    assert figures["crops"]["all"]["pictures"] == int((images.labels[:60].sum(1) == 2).sum())
-    assert figures["classes"] == outcome.figures["classes"]
+    metrics = evaluate_degrees(model, mixed, features=1, progress=False).metrics
+    assert metrics["crops"]["all"]["images"] == int((images.labels[:60].sum(1) == 2).sum())
+    assert metrics["classes"] == outcome.metrics["classes"]
     alone = ImageSet(
         images.reader, images.names, labels=images.labels, class_names=COLOURS, boxes=[[] for _ in range(len(images))]
     )
-    assert "no picture shows objects" in degrees_outcome(model, alone, features=1, progress=False).sections[2].text
+    assert "no image has boxes" in evaluate_degrees(model, alone, features=1, progress=False).sections[2].text
 
 
 def test_without_labels_the_features_that_vary_most_are_shown(model, images):
-    unlabelled = degrees_outcome(model, without(images, labels=False), top=3, features=2, progress=False)
-    spread = model.encode(images.pictures(16)).degrees.std(dim=0)
-    assert [row["feature"] for row in unlabelled.figures["top"]] == spread.argsort(descending=True)[:2].tolist()
-    assert all(len(row["pictures"]) == 3 and "class" not in row for row in unlabelled.figures["top"])
-    assert (unlabelled.figures["classes"], unlabelled.figures["crops"]) == (None, None)
+    unlabelled = evaluate_degrees(model, without(images, labels=False), top=3, features=2, progress=False)
+    spread = model.encode(images.resized(16)).degrees.std(dim=0)
+    assert [row["feature"] for row in unlabelled.metrics["top"]] == spread.argsort(descending=True)[:2].tolist()
+    assert all(len(row["images"]) == 3 and "class" not in row for row in unlabelled.metrics["top"])
+    assert (unlabelled.metrics["classes"], unlabelled.metrics["crops"]) == (None, None)
     assert all("no labels" in section.text for section in unlabelled.sections[1:])
 
 
-def test_few_pictures_are_enough_for_the_sheet_and_classes_say_what_they_lack(model, images):
-    few = degrees_outcome(model, images.subset([0, 1, 2]), progress=False)
-    assert all(len(row["pictures"]) == 3 for row in few.figures["top"])
-    assert all("10 pictures in each half" in section.text for section in few.sections[1:])
+def test_few_images_are_enough_for_the_sheet_and_classes_say_what_they_lack(model, images):
+    few = evaluate_degrees(model, images.subset([0, 1, 2]), progress=False)
+    assert all(len(row["images"]) == 3 for row in few.metrics["top"])
+    assert all("10 negatives in each half" in section.text for section in few.sections[1:])
 
 
 def test_the_seed_draws_the_halves(model, images, outcome):
     again, other = (
-        degrees_outcome(model, without(images), features=1, seed=seed, progress=False).figures["classes"]
+        evaluate_degrees(model, without(images), features=1, seed=seed, progress=False).metrics["classes"]
         for seed in (0, 1)
     )
-    assert again == outcome.figures["classes"] != other
+    assert again == outcome.metrics["classes"] != other
 
 
 @pytest.mark.parametrize("asked", [{"top": 0}, {"features": -1}])
 def test_showing_nothing_is_refused(model, images, asked):
-    with pytest.raises(EvaluationError, match="at least 1"):
-        degrees_outcome(model, images, **asked)
+    with pytest.raises(EvaluationError, match="must be 1 or more"):
+        evaluate_degrees(model, images, **asked)
 
 
 def test_scenes_have_boxes_to_cut_by(model):
     scenes = open_images("scenes?count=80&size=64&classes=sun+tree+bus")
-    figures = degrees_outcome(model, scenes, features=1, progress=False).figures
-    assert 0 < figures["crops"]["all"]["pictures"] <= int((scenes.labels.sum(1) == 2).sum())
+    metrics = evaluate_degrees(model, scenes, features=1, progress=False).metrics
+    assert 0 < metrics["crops"]["all"]["images"] <= int((scenes.labels.sum(1) == 2).sum())

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from andornot.evaluate.experiments.lars import LARS
+from andornot.evaluate.experiments.linear import LARS
 
 WEIGHTS = [[0.5, -1.0, 0.25], [2.0, 0.0, -0.75]]
 BIAS = [0.3, -0.2]

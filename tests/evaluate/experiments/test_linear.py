@@ -11,22 +11,22 @@ from sklearn.linear_model import LogisticRegression
 from squares import CORNERS, small_model, squares
 
 from andornot.data import ImageSet, open_images
-from andornot.data.originals import Originals
 from andornot.data.readers import FileReader
+from andornot.data.resized import UncroppedImages
 from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.experiments.knn import knn_outcome
-from andornot.evaluate.experiments.linear import LinearSettings, linear_evaluation, linear_outcome, split_off
+from andornot.evaluate.experiments.knn import evaluate_knn
+from andornot.evaluate.experiments.linear import LinearConfig, evaluate_linear, measure_linear, stratified_split
 from andornot.evaluate.experiments.probing import (
-    Reader,
-    digest,
-    evaluation_pictures,
-    fresh_inputs,
+    ProbeFeatures,
+    augmented_inputs,
+    evaluation_images,
     frozen,
+    hash_weights,
     new_layer,
-    take,
+    take_images,
     train_layer,
 )
-from andornot.evaluate.report.outcome import Picture, Table
+from andornot.evaluate.report.outcome import Figure, Table
 from andornot.ssl.views import Views, ViewSettings
 
 # LARS takes short steps: several hundred of them are needed.
@@ -45,16 +45,16 @@ def model():
 @pytest.mark.parametrize(("cached", "least"), [(False, 0.5), (True, 0.9)])
 def test_corners_are_learnt_and_the_backbone_stays_bit_identical(model, cached, least):
     before = {name: tensor.clone() for name, tensor in model.backbone.state_dict().items()}
-    result = linear_evaluation(model, squares(200), squares(80, seed=1), LinearSettings(**QUICK, cached=cached))
+    result = measure_linear(model, squares(200), squares(80, seed=1), LinearConfig(**QUICK, cached=cached))
     assert result.accuracy > least
     assert result.protocol["backbone"]["bit_identical_afterwards"] is True
     for name, tensor in model.backbone.state_dict().items():
         assert torch.equal(tensor, before[name]), name
 
 
-def test_the_tested_epoch_is_the_best_on_the_validation_pictures(model):
-    settings = LinearSettings(epochs=12, batch_size=64, cached=True)
-    result = linear_evaluation(model, squares(200), squares(80, seed=1), settings)
+def test_the_tested_epoch_is_the_best_on_the_validation_images(model):
+    settings = LinearConfig(epochs=12, batch_size=64, cached=True)
+    result = measure_linear(model, squares(200), squares(80, seed=1), settings)
     assert len(result.curve) == 12
     assert result.validation_accuracy == max(result.curve)
     assert result.best_epoch == 1 + result.curve.index(max(result.curve))
@@ -63,13 +63,13 @@ def test_the_tested_epoch_is_the_best_on_the_validation_pictures(model):
 def test_the_accuracy_is_that_of_the_layer_as_it_was_after_the_best_epoch(model):
     """The same training, stopped there by hand: the cosine is that of all epochs."""
     train, test = squares(120), squares(90, seed=1)
-    whole = linear_evaluation(model, train, test, LinearSettings(epochs=30, batch_size=64, cached=True, seed=3))
+    whole = measure_linear(model, train, test, LinearConfig(epochs=30, batch_size=64, cached=True, seed=3))
     assert whole.best_epoch < 30
     generator = torch.Generator().manual_seed(3)
-    known, new = train.pictures(16), test.pictures(16)
+    known, new = train.resized(16), test.resized(16)
     classes, new_classes = train.labels.int().argmax(1), test.labels.int().argmax(1)
-    learnt, _ = split_off(classes, 0.1, generator)
-    features, new_features = (model.backbone(pictures[:].float() / 255).detach() for pictures in (known, new))
+    learnt, _ = stratified_split(classes, 0.1, generator)
+    features, new_features = (model.backbone(images[:].float() / 255).detach() for images in (known, new))
     weights = torch.normal(0.0, 0.01, (4, 64), generator=generator)
     bias, velocity, bias_velocity = torch.zeros(4), torch.zeros(4, 64), torch.zeros(4)
     for epoch in range(whole.best_epoch):
@@ -91,11 +91,11 @@ def test_the_seed_decides_everything_and_torchs_own_generator_is_left_alone(mode
     sets = squares(100), squares(60, seed=1)
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    first = linear_evaluation(model, *sets, LinearSettings(epochs=5, batch_size=32))
+    first = measure_linear(model, *sets, LinearConfig(epochs=5, batch_size=32))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
-    assert linear_evaluation(model, *sets, LinearSettings(epochs=5, batch_size=32)) == first
-    assert linear_evaluation(model, *sets, LinearSettings(epochs=5, batch_size=32, seed=1)).curve != first.curve
+    assert measure_linear(model, *sets, LinearConfig(epochs=5, batch_size=32)) == first
+    assert measure_linear(model, *sets, LinearConfig(epochs=5, batch_size=32, seed=1)).curve != first.curve
 
 
 def test_it_is_as_good_as_logistic_regression_on_real_digits():
@@ -105,8 +105,8 @@ def test_it_is_as_good_as_logistic_regression_on_real_digits():
     )
     test = open_images("digits", split="test").subset(range(0, 1000, 2))
     model = small_model(size=28, images=train)
-    result = linear_evaluation(model, train, test, LinearSettings(epochs=100, batch_size=128, cached=True))
-    features = [model.activations(images.pictures(28)) for images in (train, test)]
+    result = measure_linear(model, train, test, LinearConfig(epochs=100, batch_size=128, cached=True))
+    features = [model.activations(images.resized(28)) for images in (train, test)]
     classes = [images.labels.int().argmax(1) for images in (train, test)]
     oracle = LogisticRegression(max_iter=1000).fit(features[0], classes[0])
     assert result.accuracy > oracle.score(features[1], classes[1]) - 0.02
@@ -123,7 +123,7 @@ def test_the_check_sees_any_change_of_a_parameter_or_a_buffer():
         lambda backbone: backbone._scale.mul_(2),
     ):
         model = small_model()
-        with pytest.raises(EvaluationError, match="the backbone changed while it was evaluated"), frozen(model):
+        with pytest.raises(EvaluationError, match="the backbone changed during its evaluation"), frozen(model):
             change(model.backbone)
     with frozen(model):
         pass
@@ -132,7 +132,7 @@ def test_the_check_sees_any_change_of_a_parameter_or_a_buffer():
 def test_a_backbone_that_someone_left_in_train_mode_is_put_in_eval_mode_and_stays_so():
     model = small_model()
     model.backbone.train()
-    linear_evaluation(model, squares(40), squares(20), LinearSettings(epochs=1))
+    measure_linear(model, squares(40), squares(20), LinearConfig(epochs=1))
     assert not any(module.training for module in model.backbone.modules())
 
 
@@ -145,15 +145,15 @@ def test_an_evaluation_that_changes_the_backbone_is_refused():
 
     norm.register_forward_pre_hook(learn)
     with pytest.raises(EvaluationError, match="the backbone changed"):
-        linear_evaluation(model, squares(40), squares(20), LinearSettings(epochs=1))
+        measure_linear(model, squares(40), squares(20), LinearConfig(epochs=1))
 
 
 def test_the_digest_is_of_names_types_shapes_and_values():
     layers = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
-    assert digest(layers[0]) != digest(layers[1])
+    assert hash_weights(layers[0]) != hash_weights(layers[1])
     layers[1].load_state_dict(layers[0].state_dict())
-    assert digest(layers[0]) == digest(layers[1])
-    assert digest(layers[0]) != digest(layers[1].double())
+    assert hash_weights(layers[0]) == hash_weights(layers[1])
+    assert hash_weights(layers[0]) != hash_weights(layers[1].double())
 
 
 # What the layer sees
@@ -163,60 +163,60 @@ def test_a_tenth_of_each_class_is_held_out():
     classes = torch.tensor([0] * 50 + [1] * 30 + [2] * 20)[
         torch.randperm(100, generator=torch.Generator().manual_seed(5))
     ]
-    learnt, held_out = split_off(classes, 0.1, torch.Generator().manual_seed(0))
+    learnt, held_out = stratified_split(classes, 0.1, torch.Generator().manual_seed(0))
     assert classes[held_out].bincount().tolist() == [5, 3, 2]
     assert sorted([*learnt.tolist(), *held_out.tolist()]) == list(range(100))
-    _, other = split_off(classes, 0.1, torch.Generator().manual_seed(1))
+    _, other = stratified_split(classes, 0.1, torch.Generator().manual_seed(1))
     assert not torch.equal(held_out, other)
 
 
-def test_larger_pictures_are_evaluated_by_their_centre(model):
+def test_larger_images_are_evaluated_by_their_center(model):
     larger = small_model(channels=3, size=70)
-    pictures = evaluation_pictures(larger, squares(3, side=80, channels=3), "crop", None)
-    assert pictures.size == 80
-    expected = larger.backbone(pictures[:][..., 5:75, 5:75].float() / 255)
-    torch.testing.assert_close(Reader(larger).of_centres(pictures, torch.arange(3), None), expected)
-    small = evaluation_pictures(model, squares(3), "crop", None)
+    images = evaluation_images(larger, squares(3, side=80, channels=3), "crop", None)
+    assert images.size == 80
+    expected = larger.backbone(images[:][..., 5:75, 5:75].float() / 255)
+    torch.testing.assert_close(ProbeFeatures(larger).of_center_crops(images, torch.arange(3), None), expected)
+    small = evaluation_images(model, squares(3), "crop", None)
     assert small.size == 16
     expected = model.backbone(small[:].float() / 255)
-    torch.testing.assert_close(Reader(model).of_centres(small, torch.arange(3), None), expected)
+    torch.testing.assert_close(ProbeFeatures(model).of_center_crops(small, torch.arange(3), None), expected)
 
 
 def test_training_sees_fresh_random_crops_and_mirrors_only_colour(model):
-    settings = LinearSettings(epochs=1)
+    settings = LinearConfig(epochs=1)
     for channels, flip in ((1, 0.0), (3, 0.5)):
         images = squares(20, channels=channels)
-        protocol = linear_evaluation(small_model(channels), images, images, settings).protocol
+        protocol = measure_linear(small_model(channels), images, images, settings).protocol
         assert protocol["training_views"] == {
             "random_resized_crop": [0.08, 1.0],
             "flip": flip,
             "cut_from": "the original",
         }
     views = Views(ViewSettings(16, crop_scale=(0.08, 1), flip=0, jitter=0, grey=0, blur=0))
-    pictures, numbers = squares(8).pictures(16), torch.tensor([5, 2])
-    inputs = fresh_inputs(Reader(model), Originals(pictures), views)
+    resized, numbers = squares(8).resized(16), torch.tensor([5, 2])
+    inputs = augmented_inputs(ProbeFeatures(model), UncroppedImages(resized), views)
     seen = inputs(numbers, torch.Generator().manual_seed(0))
-    expected = model.backbone(views(pictures[numbers], torch.Generator().manual_seed(0)))
+    expected = model.backbone(views(resized[numbers], torch.Generator().manual_seed(0)))
     torch.testing.assert_close(seen, expected)
     assert not seen.requires_grad
 
 
 def test_grey_and_colour_meet_as_in_encode(model):
     coloured = ImageSet(squares(4, channels=3).reader, list("abcd"), labels=squares(4).labels, class_names=CORNERS)
-    pictures = coloured.pictures(16)
-    ours = take(model, pictures, torch.arange(4))
-    grey = [np.asarray(Image.fromarray(picture.permute(1, 2, 0).numpy()).convert("L")) for picture in pictures]
+    images = coloured.resized(16)
+    ours = take_images(model, images, torch.arange(4))
+    grey = [np.asarray(Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L")) for image in images]
     assert ours.shape == (4, 1, 16, 16)
     assert (ours.squeeze(1).int() - torch.from_numpy(np.stack(grey)).int()).abs().max() <= 1
     for cached in (False, True):
-        settings = LinearSettings(epochs=1, cached=cached)
-        linear_evaluation(model, squares(40, channels=3), squares(20), settings)
-        linear_evaluation(small_model(3), squares(40), squares(20), settings)
+        settings = LinearConfig(epochs=1, cached=cached)
+        measure_linear(model, squares(40, channels=3), squares(20), settings)
+        measure_linear(small_model(3), squares(40), squares(20), settings)
 
 
 def test_the_learning_rate_is_a_cosine_and_batches_are_even(model):
     generator = torch.Generator().manual_seed(0)
-    layer = new_layer(Reader(model), 4, generator)
+    layer = new_layer(ProbeFeatures(model), 4, generator)
     optimiser = torch.optim.SGD(layer.parameters(), 2.0)
     sizes, rates = [], []
 
@@ -226,67 +226,67 @@ def test_the_learning_rate_is_a_cosine_and_batches_are_even(model):
         return torch.zeros(len(numbers), 64)
 
     targets = torch.zeros(100, dtype=torch.int64)
-    settings = LinearSettings(epochs=4, batch_size=32)
+    settings = LinearConfig(epochs=4, batch_size=32)
     loss = torch.nn.functional.cross_entropy
     train_layer(layer, optimiser, loss, inputs, targets, torch.arange(65), settings, generator)
     assert sizes == [22, 22, 21] * 4
     assert rates[::3] == pytest.approx([2.0, 1 + 0.5**0.5, 1.0, 1 - 0.5**0.5])
 
 
-def test_unreadable_pictures_are_left_out_and_counted(model, tmp_path):
+def test_unreadable_images_are_left_out_and_counted(model, tmp_path):
     paths = []
-    for number, picture in enumerate(squares(40, channels=3).images):
+    for number, image in enumerate(squares(40, channels=3).images):
         paths.append(str(tmp_path / f"{number}.png"))
-        Image.fromarray(picture.permute(1, 2, 0).numpy()).save(paths[-1])
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(paths[-1])
     (tmp_path / "7.png").write_bytes(b"nothing")
     train = ImageSet(FileReader(paths), paths, labels=squares(40).labels, class_names=CORNERS)
-    result = linear_evaluation(model, train, squares(20), LinearSettings(epochs=2, cached=True))
-    assert result.protocol["unreadable_pictures_left_out"] == {"training": 1, "test": 0}
-    assert result.protocol["pictures"] == {"training": 39, "test": 20}
+    result = measure_linear(model, train, squares(20), LinearConfig(epochs=2, cached=True))
+    assert result.protocol["unreadable_images_left_out"] == {"training": 1, "test": 0}
+    assert result.protocol["images"] == {"training": 39, "test": 20}
 
 
 # What it says
 
 
 def test_the_outcome_has_a_table_a_curve_and_plain_data(model):
-    settings = LinearSettings(epochs=3, cached=True)
-    outcome = linear_outcome(model, squares(60), squares(40, seed=1), settings)
-    result = linear_evaluation(model, squares(60), squares(40, seed=1), settings)
-    assert json.loads(json.dumps(outcome.figures))["curve"] == list(result.curve)
+    settings = LinearConfig(epochs=3, cached=True)
+    outcome = evaluate_linear(model, squares(60), squares(40, seed=1), settings)
+    result = measure_linear(model, squares(60), squares(40, seed=1), settings)
+    assert json.loads(json.dumps(outcome.metrics))["curve"] == list(result.curve)
     assert json.loads(json.dumps(outcome.protocol)) == result.protocol
-    assert "features computed once, without augmentation" in outcome.summary
+    assert "inputs computed once, without augmentation" in outcome.summary
     assert "cached" in outcome.protocol["training_views"]
-    table, picture = outcome.sections[0].content
+    table, image = outcome.sections[0].content
     assert isinstance(table, Table)
-    assert isinstance(picture, Picture)
+    assert isinstance(image, Figure)
     assert table.rows[0] == ["test", result.accuracy]
-    assert picture.figure.axes[0].lines[0].get_ydata().tolist() == list(result.curve)
-    assert picture.figure.axes[0].lines[1].get_xdata() == [result.best_epoch]
+    assert image.figure.axes[0].lines[0].get_ydata().tolist() == list(result.curve)
+    assert image.figure.axes[0].lines[1].get_xdata() == [result.best_epoch]
 
 
 def test_neighbours_name_k_and_temperature_and_agree_with_the_accuracy_of_their_parts(model):
-    outcome = knn_outcome(model, squares(60), squares(40, seed=1), k=5, temperature=0.1)
+    outcome = evaluate_knn(model, squares(60), squares(40, seed=1), k=5, temperature=0.1)
     assert outcome.protocol["k"] == 5
     assert outcome.protocol["temperature"] == 0.1
-    assert outcome.figures["backbone_features"] > 0.9
-    assert [row[1] for row in outcome.sections[0].content[0].rows] == list(outcome.figures.values())
-    assert knn_outcome(model, squares(8), squares(8)).protocol["k"] == 8
-    assert json.dumps([outcome.figures, outcome.protocol])
+    assert outcome.metrics["backbone_features"] > 0.9
+    assert [row[1] for row in outcome.sections[0].content[0].rows] == list(outcome.metrics.values())
+    assert evaluate_knn(model, squares(8), squares(8)).protocol["k"] == 8
+    assert json.dumps([outcome.metrics, outcome.protocol])
     with pytest.raises(EvaluationError, match="k must be 1 or more"):
-        knn_outcome(model, squares(8), squares(8), k=0)
+        evaluate_knn(model, squares(8), squares(8), k=0)
 
 
 def test_sets_that_do_not_fit_are_refused_in_one_line(model):
     good = squares(20)
-    with pytest.raises(EvaluationError, match="the training pictures have no labels"):
-        linear_evaluation(model, squares(20, labels=False), good)
-    with pytest.raises(EvaluationError, match="some test pictures have no class or several"):
-        linear_evaluation(model, good, squares(20, several=True))
+    with pytest.raises(EvaluationError, match="the training images have no labels"):
+        measure_linear(model, squares(20, labels=False), good)
+    with pytest.raises(EvaluationError, match="some test images have no class or several"):
+        measure_linear(model, good, squares(20, several=True))
     fewer = ImageSet(good.reader, good.names, labels=good.labels[:, :3], class_names=CORNERS[:3], channels=1)
-    with pytest.raises(EvaluationError, match=r"of 4 classes \(top left, .*, …\), and the test pictures of 3 classes"):
-        linear_evaluation(model, good, fewer)
-    with pytest.raises(EvaluationError, match="1 training pictures leaves none to train on"):
-        linear_evaluation(model, squares(1), good)
+    with pytest.raises(EvaluationError, match=r"have 4 classes \(top left, .*, …\), and the test images 3 classes"):
+        measure_linear(model, good, fewer)
+    with pytest.raises(EvaluationError, match="1 training images leaves none to train on"):
+        measure_linear(model, squares(1), good)
 
 
 @pytest.mark.parametrize(
@@ -298,11 +298,11 @@ def test_sets_that_do_not_fit_are_refused_in_one_line(model):
         ({"learning_rate": math.nan}, "learning_rate must be above 0"),
         ({"momentum": 1}, "momentum must be from 0 to below 1"),
         ({"weight_decay": -1}, "weight_decay must be 0 or more"),
-        ({"validation": 0}, "validation is a part between 0 and 1"),
+        ({"validation": 0}, "validation must be between 0 and 1"),
         ({"epoch": 3}, 'unknown setting "epoch"; did you mean "epochs"'),
         ({"cached": "perhaps"}, 'cached: Input should be a valid boolean.*, not "perhaps"'),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, message):
     with pytest.raises(EvaluationError, match=message):
-        LinearSettings(**wrong)
+        LinearConfig(**wrong)

@@ -14,14 +14,14 @@ from andornot.data import ImageSet, open_images
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments.multilabel import (
     CROP_SIDES,
-    MultilabelSettings,
+    ActivationCache,
+    MultilabelConfig,
     ScaleCrops,
-    Shared,
-    multilabel_evaluation,
-    multilabel_outcome,
+    evaluate_multilabel,
+    measure_multilabel,
 )
-from andornot.evaluate.experiments.probing import Reader, cache_views, cached_inputs
-from andornot.evaluate.metrics.average_precision import VARIANTS
+from andornot.evaluate.experiments.probing import ProbeFeatures, cache_views, cached_inputs
+from andornot.evaluate.metrics.ranking import VARIANTS
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,12 @@ def test_sides_of_crops_are_the_papers_independent_and_anywhere_inside(side):
 
 
 def test_a_crop_is_cut_out_and_resized():
-    pictures = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=seeded())
+    images = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=seeded())
     crops = ScaleCrops(16)
-    ours, warp = crops(pictures, seeded(1)), crops.draw(pictures, seeded(1))
-    for number, picture in enumerate(pictures):
+    ours, warp = crops(images, seeded(1)), crops.draw(images, seeded(1))
+    for number, image in enumerate(images):
         top, left, height, width = (int(edge[number]) for edge in (warp.top, warp.left, warp.height, warp.width))
-        image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+        image = Image.fromarray(image.permute(1, 2, 0).numpy())
         box = (left, top, left + width, top + height)
         expected = np.asarray(image.crop(box).resize((16, 16), Image.Resampling.BILINEAR))
         torch.testing.assert_close(
@@ -72,8 +72,8 @@ def test_a_crop_is_cut_out_and_resized():
 @pytest.mark.parametrize("choice", [{}, {"cached": True}, {"cached": True, "cached_views": 3}])
 def test_corners_are_learnt_and_the_backbone_stays_bit_identical(model, choice):
     before = {name: tensor.clone() for name, tensor in model.backbone.state_dict().items()}
-    settings = MultilabelSettings(epochs=15, learning_rate=0.1, **choice)
-    result = multilabel_evaluation(model, squares(150, several=True), squares(80, seed=1, several=True), settings)
+    settings = MultilabelConfig(epochs=15, learning_rate=0.1, **choice)
+    result = measure_multilabel(model, squares(150, several=True), squares(80, seed=1, several=True), settings)
     # Chance is 0.4, and a random crop often loses which corner it is of.
     assert result.mean > (0.9 if choice == {"cached": True} else 0.6)
     assert tuple(result.by_class) == CORNERS
@@ -86,11 +86,11 @@ def test_corners_are_learnt_and_the_backbone_stays_bit_identical(model, choice):
 def test_the_layer_is_one_logistic_regression_a_class_by_momentum_sgd(model):
     """All of it by hand, down to the average precision."""
     train, test = squares(50, several=True), squares(40, seed=1, several=True)
-    settings = MultilabelSettings(epochs=6, batch_size=25, learning_rate=0.3, weight_decay=0.01, cached=True, seed=4)
-    result = multilabel_evaluation(model, train, test, settings)
+    settings = MultilabelConfig(epochs=6, batch_size=25, learning_rate=0.3, weight_decay=0.01, cached=True, seed=4)
+    result = measure_multilabel(model, train, test, settings)
     generator = seeded(4)
     features, new_features = (
-        model.backbone(images.pictures(16)[:].float() / 255).detach().double() for images in (train, test)
+        model.backbone(images.resized(16)[:].float() / 255).detach().double() for images in (train, test)
     )
     truth = train.labels.double()
     weights, bias = torch.normal(0.0, 0.01, (4, 64), generator=generator).double(), torch.zeros(4)
@@ -109,11 +109,11 @@ def test_the_layer_is_one_logistic_regression_a_class_by_momentum_sgd(model):
         assert result.by_class[name] == pytest.approx(expected, abs=1e-4)
 
 
-def test_cached_views_are_crops_of_each_picture_one_drawn_each_time(model):
-    pictures = squares(5).pictures(46)
-    inputs = cache_views(Reader(model), pictures, ScaleCrops(16), 3, seeded(1), None)
+def test_cached_views_are_crops_of_each_image_one_drawn_each_time(model):
+    images = squares(5).resized(46)
+    inputs = cache_views(ProbeFeatures(model), images, ScaleCrops(16), 3, seeded(1), None)
     generator = seeded(1)
-    views = [model.backbone(ScaleCrops(16)(pictures[:], generator)).detach() for _ in range(3)]
+    views = [model.backbone(ScaleCrops(16)(images[:], generator)).detach() for _ in range(3)]
     numbers = torch.tensor([4, 0, 4, 4, 4, 4, 4, 4])
     drawn = torch.randint(3, numbers.shape, generator=seeded(2))
     expected = torch.stack([views[view][number] for view, number in zip(drawn, numbers, strict=True)])
@@ -124,7 +124,7 @@ def test_cached_views_are_crops_of_each_picture_one_drawn_each_time(model):
 def test_the_seed_decides_everything(model):
     sets = squares(40, several=True), squares(30, seed=1, several=True)
     first, again, other = (
-        multilabel_evaluation(model, *sets, MultilabelSettings(epochs=2, seed=seed)) for seed in (0, 0, 1)
+        measure_multilabel(model, *sets, MultilabelConfig(epochs=2, seed=seed)) for seed in (0, 0, 1)
     )
     assert first == again
     assert first.by_class != other.by_class
@@ -136,10 +136,10 @@ def test_the_seed_decides_everything(model):
 def test_the_protocol_names_the_crops_and_the_choices_and_is_plain_data():
     model = small_model(channels=3, size=70)
     scenes = (open_images(f"scenes?count=6&size=80&seed={seed}", split="train") for seed in (0, 1))
-    protocol = multilabel_evaluation(model, *scenes, MultilabelSettings(epochs=1, variant="11-point")).protocol
+    protocol = measure_multilabel(model, *scenes, MultilabelConfig(epochs=1, variant="11-point")).protocol
     assert protocol["training_views"]["resized_to"] == 200
     assert protocol["training_views"]["crop_sides"] == [200, 180, 160, 120, 100]
-    assert protocol["evaluation_view"] == {"resized_to": 80, "fit": "squash", "centre_crop": 70}
+    assert protocol["evaluation_view"] == {"resized_to": 80, "fit": "squash", "center_crop": 70}
     assert protocol["average_precision"] == "11-point"
     assert "difficult" in protocol["difficult"]
     assert {"batch_size", "schedule"} <= set(protocol["our_assumptions"])
@@ -147,46 +147,46 @@ def test_the_protocol_names_the_crops_and_the_choices_and_is_plain_data():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_outcome_has_the_mean_and_every_class_and_says_which_have_no_pictures(model, variant):
+def test_the_outcome_has_the_mean_and_every_class_and_says_which_have_no_images(model, variant):
     test = squares(30, seed=1, several=True)
     test.labels[:, 2] = False
-    settings = MultilabelSettings(epochs=2, cached=True, variant=variant)
-    outcome = multilabel_outcome(model, squares(40, several=True), test, settings)
+    settings = MultilabelConfig(epochs=2, cached=True, variant=variant)
+    outcome = evaluate_multilabel(model, squares(40, several=True), test, settings)
     means, classes = outcome.sections[0].content
-    assert means.rows == [["all classes", outcome.figures["mAP"]]]
+    assert means.rows == [["all classes", outcome.metrics["mAP"]]]
     assert [row[0] for row in classes.rows] == list(CORNERS)
     assert classes.rows[2] == ["bottom left", None]
-    assert outcome.protocol["classes_without_test_pictures"] == ["bottom left"]
-    assert "No test picture shows bottom left" in outcome.sections[0].text
-    assert f"({variant}) over 3 classes on 30 test pictures" in outcome.summary
-    assert json.dumps([outcome.figures, outcome.protocol])
+    assert outcome.protocol["classes_without_test_images"] == ["bottom left"]
+    assert "No test image shows bottom left" in outcome.sections[0].text
+    assert f"({variant}) over 3 classes on 30 test images" in outcome.summary
+    assert json.dumps([outcome.metrics, outcome.protocol])
 
 
 def test_what_cannot_be_is_refused_in_one_line(model):
-    with pytest.raises(EvaluationError, match="the test pictures have no labels"):
-        multilabel_evaluation(model, squares(8), squares(8, labels=False))
-    with pytest.raises(EvaluationError, match="cached_views=3 must be 0 or more, and needs cached=True"):
-        MultilabelSettings(cached_views=3)
+    with pytest.raises(EvaluationError, match="the test images have no labels"):
+        measure_multilabel(model, squares(8), squares(8, labels=False))
+    with pytest.raises(EvaluationError, match="cached_views=3 must be 0, or positive with cached=True"):
+        MultilabelConfig(cached_views=3)
     with pytest.raises(EvaluationError, match='unknown average precision "voc"'):
-        MultilabelSettings(variant="voc")
+        MultilabelConfig(variant="voc")
     with pytest.raises(EvaluationError, match="epochs must be 1 or more"):
-        MultilabelSettings(epochs=0)
+        MultilabelConfig(epochs=0)
 
 
 # What the layer reads
 
 
 def test_the_layer_may_read_possession_degrees_instead_of_the_backbone(model):
-    pictures = squares(5).pictures(16)
-    degrees = Reader(model, "degrees").of_centres(pictures, torch.arange(5), None)
-    torch.testing.assert_close(degrees, model.encode(pictures).degrees, atol=1e-5, rtol=1e-4)
-    settings = MultilabelSettings(epochs=30, learning_rate=1, cached=True, reads="degrees")
-    result = multilabel_evaluation(model, squares(150, several=True), squares(80, seed=1, several=True), settings)
-    assert result.protocol["reads"] == "degrees"
+    images = squares(5).resized(16)
+    degrees = ProbeFeatures(model, "degrees").of_center_crops(images, torch.arange(5), None)
+    torch.testing.assert_close(degrees, model.encode(images).degrees, atol=1e-5, rtol=1e-4)
+    settings = MultilabelConfig(epochs=30, learning_rate=1, cached=True, probe_input="degrees")
+    result = measure_multilabel(model, squares(150, several=True), squares(80, seed=1, several=True), settings)
+    assert result.protocol["probe_input"] == "degrees"
     assert result.protocol["features"].startswith(
         "possession degrees (6) on conv5; the paper's probe reads the backbone"
     )
-    assert result.protocol["settings"]["reads"] == "degrees"
+    assert result.protocol["settings"]["probe_input"] == "degrees"
     assert result.mean > 0.5, "chance is 0.4"
 
 
@@ -196,8 +196,8 @@ def test_heads_on_one_backbone_are_told_apart_by_degrees_alone(model):
     train, test = squares(60, several=True), squares(40, seed=1, several=True)
 
     def means(reads):
-        settings = MultilabelSettings(epochs=3, cached=True, reads=reads)
-        return [multilabel_evaluation(one, train, test, settings).mean for one in (model, other)]
+        settings = MultilabelConfig(epochs=3, cached=True, probe_input=reads)
+        return [measure_multilabel(one, train, test, settings).mean for one in (model, other)]
 
     same, different = means("backbone"), means("degrees")
     assert same[0] == same[1]
@@ -205,17 +205,20 @@ def test_heads_on_one_backbone_are_told_apart_by_degrees_alone(model):
 
 
 def test_a_layer_that_reads_something_else_is_refused():
-    with pytest.raises(EvaluationError, match='a linear layer reads backbone or degrees, not "pixels"'):
-        MultilabelSettings(reads="pixels")
+    with pytest.raises(EvaluationError, match='probe_input is backbone or degrees, not "pixels"'):
+        MultilabelConfig(probe_input="pixels")
 
 
 def test_features_are_computed_once_for_all_that_share_a_backbone(model, monkeypatch):
     train, test = squares(60, several=True), squares(40, seed=1, several=True)
-    settings = MultilabelSettings(epochs=3, cached=True, reads="degrees")
-    alone = multilabel_evaluation(model, train, test, settings)
-    shared = Shared()
-    multilabel_evaluation(model, train, test, MultilabelSettings(epochs=1, cached=True), shared=shared)
-    assert {part: len(features) for (_, part, _), features in shared.features.items()} == {"training": 60, "test": 40}
-    monkeypatch.setattr(Reader, "_pooled", lambda *_: pytest.fail("the backbone runs again"))
-    monkeypatch.setattr(ImageSet, "pictures", lambda *_, **__: pytest.fail("pictures are read again"))
-    assert multilabel_evaluation(model, train, test, settings, shared=shared).by_class == alone.by_class
+    settings = MultilabelConfig(epochs=3, cached=True, probe_input="degrees")
+    alone = measure_multilabel(model, train, test, settings)
+    shared = ActivationCache()
+    measure_multilabel(model, train, test, MultilabelConfig(epochs=1, cached=True), cache=shared)
+    assert {part: len(cached) for (_, part, _), cached in shared.activations.items()} == {
+        "training": 60,
+        "test": 40,
+    }
+    monkeypatch.setattr(type(model), "maps", lambda *_: pytest.fail("the backbone runs again"))
+    monkeypatch.setattr(ImageSet, "resized", lambda *_, **__: pytest.fail("images are read again"))
+    assert measure_multilabel(model, train, test, settings, cache=shared).by_class == alone.by_class

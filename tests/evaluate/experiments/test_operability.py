@@ -1,4 +1,4 @@
-"""Operability, against a loop over ordered pairs, pictures and operators that measures one distance after the other."""
+"""Operability, against a loop over ordered pairs, images and operators that measures one distance after the other."""
 
 from itertools import combinations, product
 
@@ -7,30 +7,30 @@ import torch
 
 from andornot import Representation, cross_entropy, degree_distance
 from andornot.evaluate.experiments import operability
-from andornot.evaluate.experiments.compared_operators import OPERATORS, Operands, Operator
 from andornot.evaluate.experiments.operability import NEIGHBOURS, measure_operability
-from andornot.evaluate.experiments.retrieval import Encoded, EncodedRetrieval
-from andornot.evaluate.metrics.operability import Key, Rates, summarise
+from andornot.evaluate.experiments.operators import OPERATORS, Operands, Operator
+from andornot.evaluate.experiments.retrieval import EncodedImages, EncodedTask
+from andornot.evaluate.metrics.operability import Key, Rates, summarize_runs
 from andornot.logic.distance import SCORES, Score
 
 TOP = 6
 TUNING = 2
-# Classes differ in the number of their pictures, and so do pairs; two classes are never seen together.
+# Classes differ in the number of their images, and so do pairs; two classes are never seen together.
 SINGLES = {0: 3, 1: 4, 2: 2, 3: 3, 4: 3}
 PAIRS = {pair: 2 + sum(pair) % 2 for pair in combinations(SINGLES, 2) if pair != (1, 2)}
 
 
-def encoded(seed: int, count: int) -> Encoded:
+def encoded(seed: int, count: int) -> EncodedImages:
     random = torch.Generator().manual_seed(seed)
-    # So many features that a difference of two pictures is never nothing, which is as near to all.
+    # So many features that a difference of two images is never nothing, which is as near to all.
     probs = torch.rand(count, 24, 3, generator=random, dtype=torch.float64) ** 2
     features = torch.randn(count, 5, generator=random, dtype=torch.float64)
-    return Encoded(features, Representation(probs / probs.sum(-1, keepdim=True)))
+    return EncodedImages(features, Representation(probs / probs.sum(-1, keepdim=True)))
 
 
 @pytest.fixture(scope="module")
-def task() -> EncodedRetrieval:
-    return EncodedRetrieval(
+def task() -> EncodedTask:
+    return EncodedTask(
         encoded(0, 40),
         torch.rand(40, 5, generator=torch.Generator().manual_seed(1)) < 0.4,
         {number: encoded(10 + number, count) for number, count in SINGLES.items()},
@@ -41,7 +41,7 @@ def task() -> EncodedRetrieval:
 @pytest.fixture(scope="module")
 def rates(task) -> dict[Key, Rates]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operability, "_TUNING_PICTURES", TUNING)
+        patch.setattr(operability, "TUNING_IMAGES", TUNING)
         return measure_operability(task, top=TOP, progress=False).rates
 
 
@@ -62,30 +62,32 @@ def rates_of(task, value, distance, a, b) -> list[float]:
         compare = {"cross-entropy": cross_entropy, "degrees": degree_distance}[distance]
         distances = compare(value, task.gallery.representation).tolist()
     else:
-        vectors = task.gallery.features if distance == "features" else task.gallery.representation.degrees
+        vectors = task.gallery.activations if distance == "features" else task.gallery.representation.degrees
         distances = (-(unit(value) * unit(vectors)).sum(-1)).tolist()
     nearest = sorted(range(len(distances)), key=lambda number: distances[number])[:TOP]
     has = [(bool(task.labels[number, a]), bool(task.labels[number, b])) for number in nearest]
     return [sum(x for x, _ in has) / TOP, sum(y for _, y in has) / TOP, sum(x and y for x, y in has) / TOP]
 
 
-def near(task, picture: Representation) -> Encoded:
-    """The mean of the nearest pictures."""
-    distances = degree_distance(picture, task.gallery.representation).tolist()
+def near(task, image: Representation) -> EncodedImages:
+    """The mean of the nearest images."""
+    distances = degree_distance(image, task.gallery.representation).tolist()
     nearest = sorted(range(len(distances)), key=lambda number: distances[number])[:NEIGHBOURS]
     probs = sum(task.gallery.representation[number].probs for number in nearest) / len(nearest)
-    return Encoded(sum(task.gallery.features[number] for number in nearest) / len(nearest), Representation(probs))
+    return EncodedImages(
+        sum(task.gallery.activations[number] for number in nearest) / len(nearest), Representation(probs)
+    )
 
 
 def queries_of(task, operator, a, b, most=None):
     """The operands of each combination that is asked for."""
 
-    def pictures(found: Encoded):
-        return [in_space(*picture, operator.space) for picture in list(zip(*found, strict=True))[:most]]
+    def images(found: EncodedImages):
+        return [in_space(*image, operator.space) for image in list(zip(*found, strict=True))[:most]]
 
-    of_a, of_b = pictures(task.singles[a]), pictures(task.singles[b])
-    of_ab = pictures(task.pairs[min(a, b), max(a, b)])
-    near_b = [in_space(*near(task, picture), operator.space) for picture in task.singles[b].representation][:most]
+    of_a, of_b = images(task.singles[a]), images(task.singles[b])
+    of_ab = images(task.pairs[min(a, b), max(a, b)])
+    near_b = [in_space(*near(task, image), operator.space) for image in task.singles[b].representation][:most]
     if operator.query == "a|b":
         return [Operands(x, y, None, None) for x, y in product(of_a, of_b)]
     if operator.query == "ab&a":
@@ -133,10 +135,10 @@ def test_rates_of_operators_agree_with_the_loop_for_both_orders_of_a_pair(operat
 
 
 @pytest.mark.parametrize("distance", ["cross-entropy", "degrees", "features"])
-def test_rates_of_plain_pictures_agree_with_the_loop(distance, task, rates):
-    def plain(found: Encoded, a: int, b: int) -> list[float]:
-        pictures = found.features if distance == "features" else found.representation
-        return mean([rates_of(task, picture, distance, a, b) for picture in pictures])
+def test_rates_of_plain_images_agree_with_the_loop(distance, task, rates):
+    def plain(found: EncodedImages, a: int, b: int) -> list[float]:
+        images = found.activations if distance == "features" else found.representation
+        return mean([rates_of(task, image, distance, a, b) for image in images])
 
     alone = [[plain(task.singles[a], a, b) for a, b in both_orders(pair)] for pair in PAIRS]
     close(rates[Key("a", "", distance)].values, alone)
@@ -176,10 +178,10 @@ def test_weights_are_the_best_on_the_pairs_that_share_no_class(operator, task, r
     ],
 )
 def test_with_few_classes_weights_are_tuned_on_what_there_is(pairs, others):
-    assert [operability._others(pairs, pair) for pair in pairs] == others
+    assert [operability.disjoint_pairs(pairs, pair) for pair in pairs] == others
 
 
-def test_thirty_pictures_are_900_combinations_in_each_order():
+def test_thirty_images_are_900_combinations_in_each_order():
     shapes = []
 
     def note(x: Operands):
@@ -187,7 +189,7 @@ def test_thirty_pictures_are_900_combinations_in_each_order():
         return x.ab - x.b
 
     singles, pairs = {n: encoded(n, 30) for n in range(3)}, {p: encoded(9, 30) for p in combinations(range(3), 2)}
-    task = EncodedRetrieval(encoded(0, 20), torch.ones(20, 3, dtype=torch.bool), singles, pairs)
+    task = EncodedTask(encoded(0, 20), torch.ones(20, 3, dtype=torch.bool), singles, pairs)
     operator = Operator("ab&~b", "noted", "degrees", note, ("degrees",))
     found = measure_operability(task, top=5, operators=[operator], progress=False).rates
     assert shapes == [(30, 30, 24)] * 6
@@ -200,7 +202,7 @@ def test_an_operator_and_a_distance_are_a_function_and_a_line_each(task, monkeyp
 
     monkeypatch.setitem(SCORES, "mine", Score(roots, roots))
     mine = Operator("ab&~b", "my own", "representation", lambda x: x.ab & ~x.b & ~x.b, ("mine", "degrees"))
-    rows = summarise([measure_operability(task, top=TOP, operators=[*OPERATORS[:1], mine], progress=False)])
+    rows = summarize_runs([measure_operability(task, top=TOP, operators=[*OPERATORS[:1], mine], progress=False)])
     ways = [row.key for row in rows if row.operator == "my own"]
     assert sorted(ways) == [("ab&~b", "my own", "degrees"), ("ab&~b", "my own", "mine")]
     found = next(row for row in rows if row.key == ("ab&~b", "my own", "mine"))

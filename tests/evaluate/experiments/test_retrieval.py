@@ -1,4 +1,4 @@
-"""The retrieval task: which pictures take part, what is refused and how to go on, and how often a class is found."""
+"""The retrieval task: which images take part, what is refused and how to go on, and how often a class is found."""
 
 import re
 from itertools import combinations
@@ -13,19 +13,19 @@ from andornot.data.errors import BrokenImageError
 from andornot.data.imageset import multi_hot
 from andornot.data.readers import ArrayReader
 from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.experiments.protocol import Protocol, option_of
+from andornot.evaluate.experiments.config import RetrievalConfig, option_name
 from andornot.evaluate.experiments.retrieval import (
     Mixture,
-    Retrieval,
-    choose_pictures,
-    encode_retrieval,
-    pixels_of_pair,
+    RetrievalTask,
+    choose_images,
+    encode_task,
+    load_pair,
 )
 from andornot.model import Model
 
 
 def made(classes: list[list[int]], num_classes: int, name: str = "train") -> ImageSet:
-    """Pictures of 1 x 1 with these classes."""
+    """Images of 1 x 1 with these classes."""
     return ImageSet(
         ArrayReader(np.zeros((len(classes), 1, 1), np.uint8)),
         [f"{name}/{number}" for number in range(len(classes))],
@@ -40,21 +40,21 @@ def one_each(per_class: int, num_classes: int = 10, name: str = "train") -> Imag
 
 
 def some_together(counts: dict[tuple[int, ...], int], num_classes: int = 4, name: str = "train") -> ImageSet:
-    """So many pictures with exactly these classes."""
+    """So many images with exactly these classes."""
     return made([list(classes) for classes, count in counts.items() for _ in range(count)], num_classes, name)
 
 
-def parts(task: Retrieval) -> list[ImageSet]:
-    """All sets of query pictures."""
+def parts(task: RetrievalTask) -> list[ImageSet]:
+    """All sets of query images."""
     pairs = [part for pair in task.pairs.values() for part in (pair if isinstance(pair, Mixture) else [pair])]
     return [*task.singles.values(), *pairs]
 
 
-def names(task: Retrieval) -> list[list[str]]:
+def names(task: RetrievalTask) -> list[list[str]]:
     return [list(images.names) for images in (task.gallery, *parts(task))]
 
 
-def classes_of(images: ImageSet) -> list[list[int]]:
+def class_labels(images: ImageSet) -> list[list[int]]:
     return [row.nonzero().flatten().tolist() for row in images.labels]
 
 
@@ -62,39 +62,39 @@ def classes_of(images: ImageSet) -> list[list[int]]:
 
 
 def test_the_papers_counts_on_ten_classes():
-    task = choose_pictures(one_each(40), one_each(50, name="test"), Protocol())
+    task = choose_images(one_each(40), one_each(50, name="test"), RetrievalConfig())
     assert list(task.singles) == list(range(10))
     assert list(task.pairs) == list(combinations(range(10), 2))
     assert task.counts()["ordered pairs of classes"] == 90
-    assert task.counts()["pictures in the gallery"] == len(task.gallery) == 400
+    assert task.counts()["images in the gallery"] == len(task.gallery) == 400
     assert {len(images) for images in parts(task)} == {30}
     assert task.mixed
-    assert task.counts()["ab"] == "one picture over the other"
+    assert task.counts()["ab"] == "overlay of two images"
 
 
-def test_queries_are_of_the_right_classes_and_only_from_the_test_pictures():
-    task = choose_pictures(one_each(40), one_each(50, name="test"), Protocol())
+def test_queries_are_of_the_right_classes_and_only_from_the_test_images():
+    task = choose_images(one_each(40), one_each(50, name="test"), RetrievalConfig())
     assert all(name.startswith("train/") for name in task.gallery.names)
     assert all(name.startswith("test/") for images in parts(task) for name in images.names)
     for number, images in task.singles.items():
-        assert classes_of(images) == [[number]] * 30
+        assert class_labels(images) == [[number]] * 30
         assert len(set(images.names)) == 30
     for (a, b), (first, second) in task.pairs.items():
-        assert classes_of(first) == [[a]] * 30
-        assert classes_of(second) == [[b]] * 30
+        assert class_labels(first) == [[a]] * 30
+        assert class_labels(second) == [[b]] * 30
 
 
-def test_mixtures_are_drawn_from_all_test_pictures():
+def test_mixtures_are_drawn_from_all_test_images():
     """Not only from the 30 that are asked with alone."""
-    task = choose_pictures(one_each(40), one_each(50, name="test"), Protocol())
+    task = choose_images(one_each(40), one_each(50, name="test"), RetrievalConfig())
     used = {name for pair in task.pairs.values() for part in pair for name in part.names}
     assert len(used) > 490
 
 
 @pytest.mark.parametrize("per_class", [200, 60, 7])
-def test_without_test_pictures_the_queries_are_held_out_of_the_gallery(per_class):
+def test_without_test_images_the_queries_are_held_out_of_the_gallery(per_class):
     images = one_each(per_class)
-    task = choose_pictures(images, None, Protocol(pictures=3, top=20))
+    task = choose_images(images, None, RetrievalConfig(images_per_class=3, top=20))
     asked = {name for part in parts(task) for name in part.names}
     assert not asked & set(task.gallery.names)
     held_out = min(6, per_class // 2)
@@ -115,11 +115,11 @@ VOC = {
     (0, 3): 30,
     (0, 1, 2): 20,
 }
-SMALL = Protocol(pictures=8, top=20, gallery=35, enough=40, fewest=5)
+SMALL = RetrievalConfig(images_per_class=8, top=20, gallery=35, min_per_class=40, min_per_pair=5)
 
 
-def test_classes_need_enough_pictures_of_their_own_and_pairs_enough_together():
-    task = choose_pictures(some_together(VOC), some_together(VOC, name="test"), SMALL)
+def test_classes_need_enough_images_of_their_own_and_pairs_enough_together():
+    task = choose_images(some_together(VOC), some_together(VOC, name="test"), SMALL)
     assert list(task.singles) == [0, 1, 2], "39 of the last are one too few"
     assert list(task.pairs) == [(0, 1), (0, 2)], "4 of (1, 2) are one too few"
     assert {pair: len(images) for pair, images in task.pairs.items()} == {(0, 1): 8, (0, 2): 5}
@@ -127,34 +127,34 @@ def test_classes_need_enough_pictures_of_their_own_and_pairs_enough_together():
     assert task.counts() == {
         "classes": ["class 0", "class 1", "class 2"],
         "ordered pairs of classes": 4,
-        "pictures in the gallery": 105,
-        "query pictures of a class": [8],
-        "query pictures of a pair": [5, 8],
-        "ab": "pictures with exactly these two classes",
+        "images in the gallery": 105,
+        "query images of a class": [8],
+        "query images of a pair": [5, 8],
+        "ab": "images with exactly these two classes",
     }
 
 
 def test_queries_have_exactly_one_or_exactly_two_classes_and_the_gallery_exactly_one():
-    task = choose_pictures(some_together(VOC), some_together(VOC, name="test"), SMALL)
+    task = choose_images(some_together(VOC), some_together(VOC, name="test"), SMALL)
     for number, images in task.singles.items():
-        assert classes_of(images) == [[number]] * 8
+        assert class_labels(images) == [[number]] * 8
     for pair, images in task.pairs.items():
-        assert classes_of(images) == [list(pair)] * len(images)
+        assert class_labels(images) == [list(pair)] * len(images)
     assert all(name.startswith("test/") for images in parts(task) for name in images.names)
     assert all(name.startswith("train/") for name in task.gallery.names)
-    assert sorted(classes_of(task.gallery)) == [[0]] * 35 + [[1]] * 35 + [[2]] * 35
+    assert sorted(class_labels(task.gallery)) == [[0]] * 35 + [[1]] * 35 + [[2]] * 35
 
 
-def test_a_gallery_of_all_pictures_has_those_of_several_classes_too():
+def test_a_gallery_of_all_images_has_those_of_several_classes_too():
     train = some_together(VOC)
-    task = choose_pictures(train, some_together(VOC, name="test"), SMALL.changed(gallery=None))
+    task = choose_images(train, some_together(VOC, name="test"), SMALL.changed(gallery=None))
     assert list(task.gallery.names) == list(train.names)
 
 
 @pytest.mark.parametrize("size", [35, None])
 def test_labelled_queries_are_held_out_where_there_are_no_others(size):
     train = some_together({**VOC, (2,): 48})
-    task = choose_pictures(train, None, SMALL.changed(gallery=size))
+    task = choose_images(train, None, SMALL.changed(gallery=size))
     assert list(task.singles) == [0, 1, 2]
     asked = {name for part in parts(task) for name in part.names}
     assert not asked & set(task.gallery.names)
@@ -164,9 +164,9 @@ def test_labelled_queries_are_held_out_where_there_are_no_others(size):
 
 
 def test_held_out_queries_must_leave_enough():
-    """48 pictures are 40 to search and 8 to ask with; 47 are too few."""
-    assert 2 not in choose_pictures(some_together({**VOC, (2,): 47}), None, SMALL).singles
-    assert 2 in choose_pictures(some_together({**VOC, (2,): 48}), None, SMALL).singles
+    """48 images are 40 to search and 8 to ask with; 47 are too few."""
+    assert 2 not in choose_images(some_together({**VOC, (2,): 47}), None, SMALL).singles
+    assert 2 in choose_images(some_together({**VOC, (2,): 48}), None, SMALL).singles
 
 
 # The seed
@@ -182,9 +182,9 @@ def test_held_out_queries_must_leave_enough():
     ],
     ids=["one class", "one class, held out", "several", "several, held out"],
 )
-def test_the_seed_decides_which_pictures_take_part(sets):
-    protocol = SMALL.changed(enough=30, gallery=20)
-    first, again, other = (choose_pictures(*sets, protocol.changed(seed=seed)) for seed in (0, 0, 1))
+def test_the_seed_decides_which_images_take_part(sets):
+    protocol = SMALL.changed(min_per_class=30, gallery=20)
+    first, again, other = (choose_images(*sets, protocol.changed(seed=seed)) for seed in (0, 0, 1))
     assert names(first) == names(again)
     assert all(mine != others for mine, others in zip(names(first)[1:], names(other)[1:], strict=True))
     assert first.counts() == other.counts()
@@ -193,59 +193,70 @@ def test_the_seed_decides_which_pictures_take_part(sets):
 # What is refused, and the way on
 
 REFUSED = {
-    "one class each, few": (one_each(40, 3), one_each(12, 3, "test"), Protocol(), "has 12 pictures to ask with, 30 "),
-    "held out, few": (one_each(20, 3), None, Protocol(top=5), "has 10 pictures to ask with, 30 are needed"),
-    "a small gallery": (one_each(4, 3), one_each(30, 3, "test"), Protocol(), "the nearest 50 of 12 pictures"),
+    "one class each, few": (
+        one_each(40, 3),
+        one_each(12, 3, "test"),
+        RetrievalConfig(),
+        "has 12 query images, 30 ",
+    ),
+    "held out, few": (one_each(20, 3), None, RetrievalConfig(top=5), "has 10 query images, 30 are needed"),
+    "a small gallery": (
+        one_each(4, 3),
+        one_each(30, 3, "test"),
+        RetrievalConfig(),
+        "the gallery has 12 images, and 50 hits count",
+    ),
     "small classes": (
         some_together({(0,): 50, (1,): 30, (2,): 9, (0, 1): 8}),
         some_together({(0,): 50, (1,): 30, (0, 1): 8}, name="test"),
-        Protocol(),
-        "0 of 4 classes have 200 pictures that show nothing else, 2 are needed",
+        RetrievalConfig(),
+        "0 of 4 classes have 200 images that show nothing else, 2 are needed",
     ),
     "small classes, held out": (
         some_together({(0,): 300, (1,): 100, (0, 1): 8}),
         None,
-        Protocol(),
-        "1 of 4 classes have 230 pictures that show nothing else, 2 are needed: take --enough 70 --gallery-pictures 70",
+        RetrievalConfig(),
+        "1 of 4 classes have 230 images that show nothing else, 2 are needed: use --min-per-class 70 --gallery-images",
     ),
     "tiny classes, held out": (
         some_together({(0,): 40, (1,): 7, (0, 1): 8}),
         None,
-        Protocol(),
-        "2 are needed: take --pictures 3 --enough 4 --gallery-pictures 4",
+        RetrievalConfig(),
+        "2 are needed: use --images-per-class 3 --min-per-class 4 --gallery-images 4",
     ),
     "few queries of a class": (
         some_together({(0,): 60, (1,): 60, (0, 1): 1}),
         some_together({(0,): 8, (1,): 3, (0, 1): 8}, name="test"),
-        Protocol(enough=60),
-        'the class "class 1" has 3 pictures to ask with, 5 are needed: take --fewest 3',
+        RetrievalConfig(min_per_class=60),
+        'the class "class 1" has 3 query images, 5 are needed: use --min-per-pair 3',
     ),
     "no query of a class": (
         some_together({(0,): 70, (1,): 60, (2,): 80, (0, 1): 1}),
         some_together({(0,): 8, (2,): 8, (0, 2): 8}, name="test"),
-        Protocol(enough=60),
-        'the class "class 1" has 0 pictures to ask with, 5 are needed: take --enough 61',
+        RetrievalConfig(min_per_class=60),
+        'the class "class 1" has 0 query images, 5 are needed: use --min-per-class 61',
     ),
     "never together": (
         some_together({(0,): 60, (1,): 60, (0, 1): 1}),
         some_together({(0,): 8, (1,): 8, (0, 1): 2}, name="test"),
-        Protocol(enough=60),
-        "no two classes of these 2 occur together in 5 pictures that show nothing else: take --fewest 2",
+        RetrievalConfig(min_per_class=60),
+        "no two classes of these 2 occur together in 5 images that show only them: use --min-per-pair 2",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_too_few_pictures_are_refused_and_the_hint_works(case):
+def test_too_few_images_are_refused_and_the_hint_works(case):
     gallery, queries, protocol, message = REFUSED[case]
     for _ in range(3):  # one option may ask for another
         try:
-            task = choose_pictures(gallery, queries, protocol)
+            task = choose_images(gallery, queries, protocol)
         except EvaluationError as error:
             text = str(error)
             assert message in text
             assert "\n" not in text
-            changes = {option: int(number) for option, number in re.findall(r"--(\w+) (\d+)", text.partition(": ")[2])}
+            hints = re.findall(r"--([\w-]+) (\d+)", text.partition(": ")[2])
+            changes = {name.removesuffix("-images").replace("-", "_"): int(number) for name, number in hints}
             assert changes, text
             protocol, message = protocol.changed(**changes), ""
         else:
@@ -253,41 +264,41 @@ def test_too_few_pictures_are_refused_and_the_hint_works(case):
     assert message == "", "it was refused at first"
     assert task.pairs
     assert len(task.gallery) >= protocol.top
-    assert all(0 < len(images) <= protocol.pictures for images in parts(task))
+    assert all(0 < len(images) <= protocol.images_per_class for images in parts(task))
 
 
 NEEDS_MORE = {
-    "no labels": (squares(8, labels=False), "measured by labels, and these pictures have none: try digits"),
-    "one class": (one_each(100, 1), "all pictures are of one class, and 2 are needed"),
-    "a class without pictures": (made([[0]] * 80 + [[1]] * 80, 3), '"class 2" has 0 pictures to ask with, 30 are'),
-    "one class alone": (some_together({(0,): 90, (0, 1): 9}), "0 of 4 classes have 230 pictures that show nothing"),
+    "no labels": (squares(8, labels=False), "needs labelled images, and these have no labels: try digits"),
+    "one class": (one_each(100, 1), "all images are of one class, 2 are needed"),
+    "a class without images": (made([[0]] * 80 + [[1]] * 80, 3), '"class 2" has 0 query images, 30 are'),
+    "one class alone": (some_together({(0,): 90, (0, 1): 9}), "0 of 4 classes have 230 images that show nothing"),
     "nothing together": (
         some_together({(0,): 300, (1,): 300, (0, 1, 2): 9}),
-        "no two classes of these 2 occur together in 5 pictures that show nothing else: take a lower --enough",
+        "no two classes of these 2 occur together in 5 images that show only them: use a lower --min-per-class",
     ),
 }
 
 
 @pytest.mark.parametrize("case", NEEDS_MORE)
-def test_what_no_option_can_help_asks_for_other_pictures(case):
+def test_what_no_option_can_help_asks_for_other_images(case):
     images, message = NEEDS_MORE[case]
     with pytest.raises(EvaluationError, match=re.escape(message)) as caught:
-        choose_pictures(images, None, Protocol())
+        choose_images(images, None, RetrievalConfig())
     assert not re.search(r"--\w+ \d", str(caught.value))
 
 
 def test_both_sets_need_the_same_classes_and_labels():
     with pytest.raises(EvaluationError, match="have different classes"):
-        choose_pictures(one_each(40, 3), one_each(40, 4), Protocol())
-    with pytest.raises(EvaluationError, match="measured by labels"):
-        choose_pictures(squares(8), squares(8, labels=False), Protocol())
+        choose_images(one_each(40, 3), one_each(40, 4), RetrievalConfig())
+    with pytest.raises(EvaluationError, match="needs labelled images"):
+        choose_images(squares(8), squares(8, labels=False), RetrievalConfig())
 
 
-@pytest.mark.parametrize("name", ["pictures", "top", "enough", "fewest", "gallery"])
+@pytest.mark.parametrize("name", ["images_per_class", "top", "min_per_class", "min_per_pair", "gallery"])
 @pytest.mark.parametrize("number", [0, -3])
 def test_a_protocol_asks_for_something(name, number):
-    with pytest.raises(EvaluationError, match=f"^{option_of(name)} {number}: it must be 1 or more"):
-        Protocol(**{name: number})
+    with pytest.raises(EvaluationError, match=f"^{option_name(name)} {number}: it must be 1 or more"):
+        RetrievalConfig(**{name: number})
 
 
 # Encoding
@@ -300,29 +311,31 @@ def model():
 
 def test_everything_is_encoded_as_the_model_sees_it(model):
     train, test = squares(60, several=True), squares(200, seed=1, several=True)
-    task = choose_pictures(train, test, Protocol(pictures=4, top=5, gallery=None, enough=3, fewest=2))
-    encoded = encode_retrieval(model, task, progress=False)
+    task = choose_images(
+        train, test, RetrievalConfig(images_per_class=4, top=5, gallery=None, min_per_class=3, min_per_pair=2)
+    )
+    encoded = encode_task(model, task, progress=False)
     sets = {("gallery",): (task.gallery, encoded.gallery)}
     sets |= {("class", number): (task.singles[number], encoded.singles[number]) for number in task.singles}
     sets |= {pair: (task.pairs[pair], encoded.pairs[pair]) for pair in task.pairs}
     for key, (images, found) in sets.items():
-        pictures = images.pictures(16)
-        assert torch.equal(found.features, model.activations(pictures)), key
-        torch.testing.assert_close(found.representation.probs, model.encode(pictures).probs)
+        resized = images.resized(16)
+        assert torch.equal(found.activations, model.activations(resized)), key
+        torch.testing.assert_close(found.representation.probs, model.encode(resized).probs)
     assert torch.equal(encoded.labels, task.gallery.labels)
 
 
-def test_a_mixture_is_the_mean_of_two_pictures(model):
-    task = choose_pictures(squares(40), squares(40, seed=1), Protocol(pictures=5, top=5))
-    encoded = encode_retrieval(model, task, progress=False)
+def test_a_mixture_is_the_mean_of_two_images(model):
+    task = choose_images(squares(40), squares(40, seed=1), RetrievalConfig(images_per_class=5, top=5))
+    encoded = encode_task(model, task, progress=False)
     for pair, (first, second) in task.pairs.items():
-        mean = (first.pictures(16)[:].float() + second.pictures(16)[:].float()) / 2 / 255
-        torch.testing.assert_close(pixels_of_pair(model, task.pairs[pair]), mean)
-        torch.testing.assert_close(encoded.pairs[pair].features, model.activations(mean))
+        mean = (first.resized(16)[:].float() + second.resized(16)[:].float()) / 2 / 255
+        torch.testing.assert_close(load_pair(model, task.pairs[pair]), mean)
+        torch.testing.assert_close(encoded.pairs[pair].activations, model.activations(mean))
 
 
 class Damaged(ArrayReader):
-    """Some of the pictures cannot be read."""
+    """Some of the images cannot be read."""
 
     def __init__(self, pixels: np.ndarray, broken: set[int]) -> None:
         super().__init__(pixels)
@@ -337,7 +350,7 @@ class Damaged(ArrayReader):
         return None
 
 
-def test_broken_pictures_are_left_out_with_their_labels(model):
+def test_broken_images_are_left_out_with_their_labels(model):
     whole = squares(40)
     images = ImageSet(
         Damaged(whole.reader.pixels(np.arange(40)), {1, 6, 20}),
@@ -346,23 +359,23 @@ def test_broken_pictures_are_left_out_with_their_labels(model):
         class_names=whole.class_names,
         channels=1,
     )
-    task = choose_pictures(images, images, Protocol(pictures=10, top=5))
-    encoded = encode_retrieval(model, task, progress=False)
+    task = choose_images(images, images, RetrievalConfig(images_per_class=10, top=5))
+    encoded = encode_task(model, task, progress=False)
     readable = [number for number in range(40) if number not in (1, 6, 20)]
     assert torch.equal(encoded.labels, whole.labels[readable])
-    assert len(encoded.gallery.features) == 37
-    assert {number: len(found.features) for number, found in encoded.singles.items()} == {0: 9, 1: 9, 2: 9, 3: 10}
-    assert all(7 <= len(found.features) <= 10 for found in encoded.pairs.values())
+    assert len(encoded.gallery.activations) == 37
+    assert {number: len(found.activations) for number, found in encoded.singles.items()} == {0: 9, 1: 9, 2: 9, 3: 10}
+    assert all(7 <= len(found.activations) <= 10 for found in encoded.pairs.values())
 
 
 def test_another_model_with_the_same_backbone_needs_no_second_run_of_it(monkeypatch):
-    pictures = squares(12)
+    images = squares(12)
     model = small_model()
-    retrieval = Retrieval(pictures.class_names, pictures, {0: pictures.subset([0, 1])}, {})
-    encoded = encode_retrieval(model, retrieval)
-    other = Model.calibrated(model.backbone, encoded.gallery.features, model.recipe)
-    expected = encode_retrieval(other, retrieval)
+    retrieval = RetrievalTask(images.class_names, images, {0: images.subset([0, 1])}, {})
+    encoded = encode_task(model, retrieval)
+    other = Model.calibrated(model.backbone, encoded.gallery.activations, model.recipe)
+    expected = encode_task(other, retrieval)
     monkeypatch.setattr(Model, "activations", None)
-    found = encoded.represented_by(other)
+    found = encoded.with_heads_of(other)
     assert torch.equal(found.gallery.representation.probs, expected.gallery.representation.probs)
     assert torch.equal(found.singles[0].representation.probs, expected.singles[0].representation.probs)

@@ -1,4 +1,4 @@
-"""The report on operability: every way to search has its row, and the figures go to programs with their intervals."""
+"""The report on operability: every way to search has its row, and the metrics go to programs with their intervals."""
 
 import html
 import json
@@ -6,37 +6,37 @@ import re
 from dataclasses import replace
 
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from squares import CORNERS, small_model, squares
 
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
-from andornot.evaluate.experiments.compared_conditions import CONDITIONS, TRUTH
-from andornot.evaluate.experiments.compared_operators import DEGREES, OPERATORS, PAPER, Operator
-from andornot.evaluate.experiments.protocol import Protocol
-from andornot.evaluate.experiments.retrieval import choose_pictures, encode_retrieval
+from andornot.evaluate.experiments.conditions import CONDITIONS, TRUTH
+from andornot.evaluate.experiments.config import RetrievalConfig
+from andornot.evaluate.experiments.operators import DEGREES, OPERATORS, PAPER, Operator
+from andornot.evaluate.experiments.retrieval import choose_images, encode_task
 from andornot.evaluate.experiments.retrieval_report import (
     best_rows,
     draw_hits,
+    evaluate_operability,
     measure_rows,
-    operability_outcome,
-    retrieval_outcome,
+    report_retrieval,
 )
 from andornot.evaluate.metrics.intervals import Interval
 from andornot.evaluate.metrics.operability import closeness
-from andornot.evaluate.report.outcome import Outcome, Picture, Table
+from andornot.evaluate.report.outcome import Figure, Outcome, Table
 from andornot.evaluate.report.writing import REPORT, RESULT, write_outcome
 from andornot.logic.distance import SCORES, Score
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-PROTOCOL = Protocol(pictures=3, top=5, gallery=None, enough=4, fewest=2)
+PROTOCOL = RetrievalConfig(images_per_class=3, top=5, gallery=None, min_per_class=4, min_per_pair=2)
 
 
 @pytest.fixture(scope="module")
 def undrawn():
-    """Pictures of hits take longer than all the rest."""
+    """Images of hits take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrieval_report, "draw_search", lambda _: Figure((1, 1)))
+        patch.setattr(retrieval_report, "draw_search", lambda _: MatplotlibFigure((1, 1)))
         yield
 
 
@@ -49,7 +49,7 @@ def model():
 def outcome(request, model, undrawn) -> Outcome:  # noqa: ARG001
     several = request.param == "several classes"
     sets = squares(120, several=several), squares(120, seed=1, several=several)
-    return operability_outcome(model, *sets, PROTOCOL, progress=False)
+    return evaluate_operability(model, *sets, PROTOCOL, progress=False)
 
 
 def tables(outcome: Outcome) -> dict[str, Table]:
@@ -59,7 +59,7 @@ def tables(outcome: Outcome) -> dict[str, Table]:
 
 
 def test_every_operator_and_distance_has_a_row(outcome):
-    (rows,) = outcome.figures.values()
+    (rows,) = outcome.metrics.values()
     ways = {(o.query, o.name, distance) for o in OPERATORS for distance in o.distances}
     ways |= {(condition.query, condition.name, TRUTH) for condition in CONDITIONS}
     assert {(row["query"], row["operator"], row["distance"]) for row in rows if row["operator"]} == ways
@@ -70,7 +70,7 @@ def test_every_operator_and_distance_has_a_row(outcome):
 
 
 def test_the_first_table_sums_up_operability(outcome):
-    (rows,) = outcome.figures.values()
+    (rows,) = outcome.metrics.values()
     found = {(row["query"], row["distance"]): row["difference"] for row in rows if row["operator"] == "Gödel"}
     table = next(iter(tables(outcome).values()))
     assert [line[0] for line in table.rows] == ["the model", "the model"]
@@ -88,16 +88,16 @@ def test_for_not_both_rates_are_shown_and_the_best_is_first(outcome):
     assert margins == sorted(margins, reverse=True)
 
 
-def test_pictures_with_both_count_only_where_there_are_some(outcome):
+def test_images_with_both_count_only_where_there_are_some(outcome):
     columns = list(tables(outcome)["OR: a|b"].columns[2:])
-    one_class = outcome.protocol["ab"] == "one picture over the other"
+    one_class = outcome.protocol["ab"] == "overlay of two images"
     assert columns == ["class a", "class b", "difference", *([] if one_class else ["both"])]
 
 
 def test_a_report_is_written_with_intervals_counts_and_the_protocol(outcome, tmp_path):
     write_outcome(tmp_path, outcome, settings={"data": "squares"}, seed=0, seconds=1.5)
     result = json.loads((tmp_path / RESULT).read_text())
-    for row in result["figures"]["the model"]:
+    for row in result["metrics"]["the model"]:
         for name in ("a", "b", "difference"):
             assert 0 <= row[name]["low"] <= row[name]["value"] + 1e-9 <= row[name]["high"] + 2e-9 <= 1 + 3e-9
         assert len(row["runs"]) == 1
@@ -107,7 +107,7 @@ def test_a_report_is_written_with_intervals_counts_and_the_protocol(outcome, tmp
     assert protocol["classes"] == list(CORNERS)
     assert protocol["ordered pairs of classes"] == 12
     assert (protocol["top"], protocol["seed"]) == (5, 0)
-    assert (protocol["gallery"], protocol["pictures in the gallery"]) == (None, 120)
+    assert (protocol["gallery"], protocol["images in the gallery"]) == (None, 120)
     assert "bootstrap over unordered pairs" in protocol["interval"]
     page = html.unescape((tmp_path / REPORT).read_text())
     for operator in OPERATORS:
@@ -116,10 +116,10 @@ def test_a_report_is_written_with_intervals_counts_and_the_protocol(outcome, tmp
 
 
 def test_there_are_charts_for_both_distances_and_hits_for_a_few_pairs(outcome):
-    pictures = {section.title: [p for p in section.content if isinstance(p, Picture)] for section in outcome.sections}
-    assert len(pictures["Occurrence rates"]) == 2
-    assert len(pictures["Operators compared"]) == 1
-    assert [picture.caption for picture in pictures["Hits"]] == [
+    images = {section.title: [p for p in section.content if isinstance(p, Figure)] for section in outcome.sections}
+    assert len(images["Occurrence rates"]) == 2
+    assert len(images["Operators compared"]) == 1
+    assert [image.caption for image in images["Hits"]] == [
         "a is “top left”, b is “top right”: the model, by the paper's cross-entropy.",
         "a is “top left”, b is “bottom right”: the model, by the paper's cross-entropy.",
         "a is “top right”, b is “bottom right”: the model, by the paper's cross-entropy.",
@@ -128,7 +128,7 @@ def test_there_are_charts_for_both_distances_and_hits_for_a_few_pairs(outcome):
 
 @pytest.mark.parametrize(("place", "distance"), [(0, "cross-entropy"), (1, "degrees")])
 def test_the_summary_says_the_rates_of_the_papers_operators_by_its_distance_and_then_by_ours(place, distance, outcome):
-    (rows,) = outcome.figures.values()
+    (rows,) = outcome.metrics.values()
     found = {(row["query"], row["operator"]): row for row in rows if row["distance"] == distance}
     paragraph = outcome.summary.split("\n\n")[place]
     for key in (("a|b", "Gödel"), ("ab", ""), ("ab&a", "Gödel"), ("ab&~b", "Gödel"), ("a", "")):
@@ -137,13 +137,13 @@ def test_the_summary_says_the_rates_of_the_papers_operators_by_its_distance_and_
 
 
 def test_the_verdict_says_of_each_operator_whether_it_works(outcome):
-    (rows,) = outcome.figures.values()
+    (rows,) = outcome.metrics.values()
     found = {
         row["query"]: closeness(Interval(**row["shift"]), row["relative"] and row["reference"] - row["chance"])
         for row in rows
         if (row["operator"], row["distance"]) == ("Gödel", "cross-entropy")
     }
-    words = {"close": "works", "apart": "falls short", "unclear": "cannot be judged by these pictures"}
+    words = {"close": "works", "apart": "falls short", "unclear": "is unclear with these images"}
     assert outcome.verdict == (
         f"For the model, by the paper's cross-entropy: OR {words[found['a|b']]}, AND {words[found['ab&a']]}, "
         f"NOT {words[found['ab&~b']]}."
@@ -153,20 +153,20 @@ def test_the_verdict_says_of_each_operator_whether_it_works(outcome):
 def test_an_operator_of_ones_own_is_a_function_handed_over(model):
     mine = Operator("ab&~b", "my own", "degrees", lambda x: x.ab * (1 - x.b / 2))
     sets = squares(80), squares(40, seed=1)
-    outcome = operability_outcome(model, *sets, PROTOCOL, operators=[*PAPER, mine], progress=False)
+    outcome = evaluate_operability(model, *sets, PROTOCOL, operators=[*PAPER, mine], progress=False)
     assert [line[0] for line in tables(outcome)["NOT: ab&~b"].rows].count("my own") == 1
 
 
 @pytest.mark.parametrize(
     ("operators", "message"),
     [
-        (PAPER[:-1], r"the paper's operators: give them too, as in \[\*PAPER, mine\]"),
+        (PAPER[:-1], r"needs the paper's operators as well: pass \[\*PAPER, mine\]"),
         ([*PAPER, replace(PAPER[0], distances=DEGREES)], "two operators for a|b are named 'Gödel'"),
     ],
 )
 def test_operators_that_no_report_can_be_made_of_are_refused(operators, message, model):
     with pytest.raises(EvaluationError, match=message):
-        operability_outcome(model, squares(80), squares(40, seed=1), PROTOCOL, operators=operators)
+        evaluate_operability(model, squares(80), squares(40, seed=1), PROTOCOL, operators=operators)
 
 
 def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_their_rows(model, monkeypatch):
@@ -175,19 +175,19 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
         Operator("ab&~b", "my own", "degrees", lambda x: x.ab * (1 - x.b / 2), DEGREES),
         Operator("ab&a", "my own", "representation", lambda x: x.ab & x.a & x.a, ("mine",)),
     ]
-    task = choose_pictures(squares(80), squares(40, seed=1), PROTOCOL)
+    task = choose_images(squares(80), squares(40, seed=1), PROTOCOL)
     rows = {
-        "first": measure_rows(encode_retrieval(model, task), PROTOCOL, operators=PAPER, progress=False),
-        "second": measure_rows(encode_retrieval(model, task), PROTOCOL, operators=[*PAPER, *mine], progress=False),
+        "first": measure_rows(encode_task(model, task), PROTOCOL, operators=PAPER, progress=False),
+        "second": measure_rows(encode_task(model, task), PROTOCOL, operators=[*PAPER, *mine], progress=False),
     }
-    outcome = retrieval_outcome("Two models", rows, task, PROTOCOL, [])
+    outcome = report_retrieval("Two models", rows, task, PROTOCOL, [])
     assert [section.title for section in outcome.sections][-1] == "Operators compared", "no hits were given"
     table = tables(outcome)["NOT: ab&~b"]
     assert list(table.columns[2:4]) == ["second: class a", "second: class b"], "the last stands first"
     (line,) = [line for line in table.rows if line[0] == "my own"]
     assert line[5:] == [None, None, None], "the first was not asked"
     assert all(0 <= cell <= 1 for cell in line[2:5])
-    about_first = retrieval_outcome("Two models", rows, task, PROTOCOL, [], first="first")
+    about_first = report_retrieval("Two models", rows, task, PROTOCOL, [], first="first")
     assert about_first.summary.startswith("First, by the paper's cross-entropy.")
     assert "Second, by the cosine of degrees." in about_first.summary
     assert list(tables(about_first)["NOT: ab&~b"].columns[2:4]) == ["first: class a", "first: class b"]
@@ -196,8 +196,8 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
 
 
 def test_the_best_rows_of_not_are_those_where_a_stays_and_b_goes(model):
-    task = choose_pictures(squares(80), squares(40, seed=1), PROTOCOL)
-    rows = measure_rows(encode_retrieval(model, task), PROTOCOL, progress=False)
+    task = choose_images(squares(80), squares(40, seed=1), PROTOCOL)
+    rows = measure_rows(encode_task(model, task), PROTOCOL, progress=False)
     found = best_rows(rows, "ab&~b")
     assert len(found) == sum(row.query == "ab&~b" for row in rows)
     assert found[0].a.value - found[0].b.value == max(row.a.value - row.b.value for row in found)
@@ -208,6 +208,6 @@ def test_one_pair_of_classes_is_enough(model):
     images = squares(120)
     two = images.subset(images.labels[:, :2].any(1))
     two.labels, two.class_names = two.labels[:, :2], two.class_names[:2]
-    outcome = operability_outcome(model, two, None, PROTOCOL, progress=False)
+    outcome = evaluate_operability(model, two, None, PROTOCOL, progress=False)
     assert outcome.protocol["ordered pairs of classes"] == 2
-    assert len(draw_hits("it", model, choose_pictures(two, None, PROTOCOL))) == 1
+    assert len(draw_hits("it", model, choose_images(two, None, PROTOCOL))) == 1

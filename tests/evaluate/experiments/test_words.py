@@ -1,4 +1,4 @@
-"""Words as queries on labelled pictures, against counts by hand."""
+"""Words as queries on labelled images, against counts by hand."""
 
 from dataclasses import dataclass
 from itertools import permutations
@@ -11,10 +11,8 @@ from torch import Tensor
 
 from andornot.evaluate.errors import EvaluationError
 from andornot.evaluate.experiments import words as experiment
-from andornot.evaluate.experiments.examples import WAYS, compare
-from andornot.evaluate.experiments.words import words_outcome
-from andornot.evaluate.metrics.average_precision import average_precision
-from andornot.evaluate.metrics.precision import precision_at
+from andornot.evaluate.experiments.words import QUERY_KINDS, compare_with_examples, evaluate_words
+from andornot.evaluate.metrics.ranking import average_precision, precision_at
 from andornot.words import Meaning, UnknownWordError, truth_of
 
 
@@ -44,37 +42,37 @@ class CornerWords:
 
 @pytest.fixture
 def model(monkeypatch):
-    monkeypatch.setattr(experiment, "words_of", lambda _: CornerWords())
+    monkeypatch.setattr(experiment, "vocabulary_for", lambda _: CornerWords())
 
-    def look(pictures):
-        yield pictures[:].float() / 255
+    def look(images):
+        yield images[:].float() / 255
 
     return SimpleNamespace(
         size=16,
         recipe=SimpleNamespace(fit="crop"),
-        look=look,
+        iter_feature_maps=look,
         id="fog",
         backbone=SimpleNamespace(pool=lambda maps: maps.unfold(2, 4, 4).unfold(3, 4, 4).mean((1, 4, 5)).flatten(1)),
-        represent=lambda activations: SimpleNamespace(degrees=activations),
+        encode_activations=lambda activations: SimpleNamespace(degrees=activations),
     )
 
 
 def test_precision_counts_the_first_hits():
     scores, truth = torch.tensor([0.5, 0.9, 0.5, 0.1]), torch.tensor([True, False, False, True])
     assert [precision_at(top, scores, truth) for top in (1, 2, 3, 4, 9)] == [0, 0.5, pytest.approx(1 / 3), 0.5, 0.5]
-    with pytest.raises(EvaluationError, match="a precision needs one hit at least"):
+    with pytest.raises(EvaluationError, match="precision needs at least one hit"):
         precision_at(0, scores, truth)
 
 
 def test_each_name_is_asked_and_two_are_joined(model):
     images = squares(400, several=True)
-    outcome = words_outcome(model, images, top=20)
-    figures = outcome.figures["words"]
-    words, pixels, labels = CornerWords(), images.pictures(16)[:].float() / 255, images.labels[:, :3]
+    outcome = evaluate_words(model, images, top=20)
+    metrics = outcome.metrics["words"]
+    words, pixels, labels = CornerWords(), images.resized(16)[:].float() / 255, images.labels[:, :3]
     truth = [truth_of(words.support(words.meaning(name), words.evidence(pixels))) for name in CORNERS[:3]]
     for number, name in enumerate(CORNERS[:3]):
         wanted = precision_at(20, truth[number], labels[:, number]), average_precision(truth[number], labels[:, number])
-        assert figures["by_class"][name] == pytest.approx(wanted)
+        assert metrics["by_class"][name] == pytest.approx(wanted)
     both = wanted_a = wanted_b = 0.0
     for a, b in permutations(range(3), 2):
         hits = (truth[a] * truth[b]).topk(20).indices
@@ -82,63 +80,63 @@ def test_each_name_is_asked_and_two_are_joined(model):
         hits = (truth[a] * (1 - truth[b])).topk(20).indices
         wanted_a += labels[hits, a].float().mean().item() / 6
         wanted_b += labels[hits, b].float().mean().item() / 6
-    assert figures["pairs"] == 6
-    found = figures["and_both"], figures["and_not_a"], figures["and_not_b"]
+    assert metrics["pairs"] == 6
+    found = metrics["and_both"], metrics["and_not_a"], metrics["and_not_b"]
     assert found == pytest.approx((both, wanted_a, wanted_b))
 
 
 def test_names_that_are_no_words_are_listed_and_left_out(model):
-    outcome = words_outcome(model, squares(40))
-    assert outcome.figures["unknown"] == {"bottom right": 'unknown word "bottom right"'}
+    outcome = evaluate_words(model, squares(40))
+    assert outcome.metrics["unknown"] == {"bottom right": 'unknown word "bottom right"'}
     assert outcome.summary.startswith("3 of 4 class names are words.")
-    assert outcome.sections[-1].title == "Not known"
-    assert "pairs" not in outcome.figures["words"]
+    assert outcome.sections[-1].title == "Unknown words"
+    assert "pairs" not in outcome.metrics["words"]
 
 
 def test_a_class_may_be_asked_for_by_another_word(model):
-    outcome = words_outcome(model, squares(40), spellings={"bottom right": "top left"})
-    assert outcome.figures["unknown"] == {}
+    outcome = evaluate_words(model, squares(40), spellings={"bottom right": "top left"})
+    assert outcome.metrics["unknown"] == {}
     assert outcome.protocol["asked"]["bottom right"] == "top left"
 
 
-def test_words_and_pictures_and_both_are_compared(model):
-    outcome = words_outcome(model, squares(400, several=True), draws=3)
-    figures = outcome.figures["examples"]
-    assert list(figures) == [*WAYS, "by_class"]
-    assert list(figures["by_class"]) == list(CORNERS[:3])
-    for way in WAYS:
-        mean = sum(ways[way]["mAP"] for ways in figures["by_class"].values()) / 3
-        assert figures[way]["mAP"] == pytest.approx(mean)
-        assert figures[way]["precision"] > 0.5
-    assert [section.title for section in outcome.sections][:2] == ["One word", "Words and pictures"]
-    assert outcome.figures == words_outcome(model, squares(400, several=True), draws=3).figures
-    assert figures != words_outcome(model, squares(400, several=True), draws=3, seed=1).figures["examples"]
+def test_words_and_images_and_both_are_compared(model):
+    outcome = evaluate_words(model, squares(400, several=True), draws=3)
+    metrics = outcome.metrics["examples"]
+    assert list(metrics) == [*QUERY_KINDS, "by_class"]
+    assert list(metrics["by_class"]) == list(CORNERS[:3])
+    for way in QUERY_KINDS:
+        mean = sum(ways[way]["mAP"] for ways in metrics["by_class"].values()) / 3
+        assert metrics[way]["mAP"] == pytest.approx(mean)
+        assert metrics[way]["precision"] > 0.5
+    assert [section.title for section in outcome.sections][:2] == ["One word", "Words and images"]
+    assert outcome.metrics == evaluate_words(model, squares(400, several=True), draws=3).metrics
+    assert metrics != evaluate_words(model, squares(400, several=True), draws=3, seed=1).metrics["examples"]
 
 
 def test_examples_are_alone_and_not_in_the_ranking():
-    """A class of four pictures alone: three are drawn, one is to be found, however the word ranks the others."""
+    """A class of four images alone: three are drawn, one is to be found, however the word ranks the others."""
     degrees = torch.eye(8)[torch.arange(40) % 8] + 0.1 * torch.rand(40, 8, generator=torch.Generator().manual_seed(0))
     labels = torch.zeros(40, 2, dtype=torch.bool)
     labels[::8, 0] = True
     labels[0, 1] = True  # not alone
     alone = labels & (labels.sum(1) == 1)[:, None]
     words = labels.float()
-    compared = compare(degrees, words, labels, alone, ("a", "b"), top=2, draws=4, seed=0)
-    assert list(compared.by_class) == ["a"]  # of b there is no picture alone
-    for way in WAYS:
+    compared = compare_with_examples(degrees, words, labels, alone, ("a", "b"), top=2, draws=4, seed=0)
+    assert list(compared.by_class) == ["a"]  # of b there is no image alone
+    for way in QUERY_KINDS:
         assert compared.means[way].precision.mean == 1  # the one left, and the one that is not alone
-        assert compared.means[way].average.mean == 1
-    assert compare(degrees, words, labels, alone & False, ("a", "b"), top=2, draws=1, seed=0) is None
+        assert compared.means[way].average_precision.mean == 1
+    assert compare_with_examples(degrees, words, labels, alone & False, ("a", "b"), top=2, draws=1, seed=0) is None
 
 
 def test_mistakes_are_one_line(model):
     with pytest.raises(EvaluationError, match="draws must be 1 or more, not 0"):
-        words_outcome(model, squares(4), draws=0)
+        evaluate_words(model, squares(4), draws=0)
     with pytest.raises(EvaluationError, match="top must be 1 or more, not 0"):
-        words_outcome(model, squares(4), top=0)
-    with pytest.raises(EvaluationError, match="words are measured on pictures with labels, and these have none"):
-        words_outcome(model, squares(4, labels=False))
+        evaluate_words(model, squares(4), top=0)
+    with pytest.raises(EvaluationError, match="words are evaluated on labelled images, and these have no labels"):
+        evaluate_words(model, squares(4, labels=False))
     with pytest.raises(EvaluationError, match='unknown class "top lef"; did you mean "top left"'):
-        words_outcome(model, squares(4), spellings={"top lef": "dog"})
-    with pytest.raises(EvaluationError, match='no class has a name that is a word: unknown word "x"'):
-        words_outcome(model, squares(4), spellings=dict.fromkeys(CORNERS, "x"))
+        evaluate_words(model, squares(4), spellings={"top lef": "dog"})
+    with pytest.raises(EvaluationError, match='no class name is a known word: unknown word "x"'):
+        evaluate_words(model, squares(4), spellings=dict.fromkeys(CORNERS, "x"))

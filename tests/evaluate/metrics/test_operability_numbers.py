@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from andornot.evaluate.metrics.intervals import Interval
-from andornot.evaluate.metrics.operability import Key, Measurement, Rates, summarise
-from andornot.evaluate.report.writing import plain
+from andornot.evaluate.metrics.operability import Key, Measurement, Rates, summarize_runs
+from andornot.evaluate.report.writing import to_json_data
 
 
 def hand_made(change: float = 0.0) -> Measurement:
@@ -25,7 +25,7 @@ def hand_made(change: float = 0.0) -> Measurement:
 
 
 def test_the_difference_is_that_of_each_ordered_pair_to_its_reference():
-    rows = {row.query: row for row in summarise([hand_made()])}
+    rows = {row.query: row for row in summarize_runs([hand_made()])}
     either, without = rows["a|b"], rows["ab&~b"]
     assert either.difference.value == pytest.approx((0.1 + 0.1 + 0.0 + 0.1) / 4), "to ab"
     assert without.difference.value == pytest.approx((0.0 + 0.2 + 0.5 + 0.2) / 4), "to a"
@@ -39,12 +39,12 @@ def test_the_difference_is_that_of_each_ordered_pair_to_its_reference():
 
 
 def test_measurements_survive_json():
-    again = Measurement.from_data(json.loads(json.dumps(plain(hand_made().to_data()))))
-    assert summarise([again]) == summarise([hand_made()])
+    again = Measurement.from_data(json.loads(json.dumps(to_json_data(hand_made().to_data()))))
+    assert summarize_runs([again]) == summarize_runs([hand_made()])
 
 
 def test_the_relative_difference_is_a_part_of_what_the_reference_is_above_chance():
-    rows = {row.query: row for row in summarise([hand_made()])}
+    rows = {row.query: row for row in summarize_runs([hand_made()])}
     chance = (0.1 + 0.2 + 0.3 + 0.1) / 4
     assert rows["a|b"].chance == pytest.approx(chance)
     for row in rows.values():
@@ -57,25 +57,25 @@ def test_a_model_at_chance_has_no_relative_difference():
     measured = hand_made()
     chance = torch.stack([measured.chance, measured.chance, measured.chance * 0], -1)
     rates = {key: Rates(chance, ()) for key in measured.rates}
-    (either,) = [row for row in summarise([Measurement(rates, measured.chance)]) if row.query == "a|b"]
+    (either,) = [row for row in summarize_runs([Measurement(rates, measured.chance)]) if row.query == "a|b"]
     assert either.difference.value == 0
     assert either.relative is None
 
 
 def test_several_runs_are_averaged_and_each_is_kept():
     (one,), (other,), (both,) = (
-        [row for row in summarise(runs) if row.query == "a|b"]
+        [row for row in summarize_runs(runs) if row.query == "a|b"]
         for runs in ([hand_made()], [hand_made(0.1)], [hand_made(), hand_made(0.1)])
     )
     assert both.a.value == pytest.approx((one.a.value + other.a.value) / 2)
     assert both.difference.value == pytest.approx((one.difference.value + other.difference.value) / 2)
     assert [run.a for run in both.runs] == pytest.approx([one.a.value, other.a.value])
-    assert both.spread("a").deviation == pytest.approx(0.1 / 2**0.5)
-    assert one.spread("a").deviation == 0
+    assert both.over_runs("a").std == pytest.approx(0.1 / 2**0.5)
+    assert one.over_runs("a").std == 0
 
 
 def test_the_interval_is_that_of_pairs_drawn_again():
     """Two pairs: the mean is that of the first (1/4 of the draws), of both, or of the second."""
-    row = next(row for row in summarise([hand_made()]) if row.query == "ab&~b")
+    row = next(row for row in summarize_runs([hand_made()]) if row.query == "ab&~b")
     assert (row.difference.low, row.difference.high) == pytest.approx((0.1, 0.35))
     assert (row.b.low, row.b.high) == pytest.approx((0.2, 0.35))

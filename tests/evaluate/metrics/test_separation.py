@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.metrics.separation import MIN_PICTURES, best_features, halves, separation
+from andornot.evaluate.metrics.separation import MIN_IMAGES, best_features, random_halves, separation
 
 
 def slow_area(degrees, members):
@@ -46,17 +46,17 @@ def test_many_features_and_classes_at_once_are_those_of_scikit_learn():
 
 @pytest.mark.parametrize("shapes", [((5, 3), (4, 2)), ((5,), (5, 2)), ((5, 3), (5,))])
 def test_degrees_and_labels_that_do_not_fit_are_refused(shapes):
-    with pytest.raises(EvaluationError, match="do not fit"):
+    with pytest.raises(EvaluationError, match="do not match"):
         separation(torch.zeros(shapes[0]), torch.zeros(shapes[1], dtype=torch.bool))
 
 
-def test_halves_are_all_pictures_once_and_depend_on_the_seed():
-    one, other = halves(11, seed=3)
+def test_halves_are_all_images_once_and_depend_on_the_seed():
+    one, other = random_halves(11, seed=3)
     assert (len(one), len(other)) == (5, 6)
     assert sorted([*one.tolist(), *other.tolist()]) == list(range(11))
     assert one.tolist() == sorted(one.tolist())
-    assert torch.equal(halves(11, seed=3)[0], one)
-    assert not torch.equal(halves(11, seed=4)[0], one)
+    assert torch.equal(random_halves(11, seed=3)[0], one)
+    assert not torch.equal(random_halves(11, seed=4)[0], one)
 
 
 def test_the_best_feature_is_chosen_on_one_half_and_measured_on_the_other():
@@ -64,7 +64,7 @@ def test_the_best_feature_is_chosen_on_one_half_and_measured_on_the_other():
     labels = torch.rand(200, 2, generator=generator) < 0.4
     degrees = torch.rand(200, 300, generator=generator)
     degrees[:, 70] = degrees[:, 70] / 2 + 0.4 * labels[:, 1]  # the only feature that means anything
-    chosen_on, held_out = halves(200, seed=0)
+    chosen_on, held_out = random_halves(200, seed=0)
     best, chance = best_features(degrees, labels, chosen_on, held_out)
 
     assert (best.class_number, best.feature) == (1, 70)
@@ -76,19 +76,19 @@ def test_the_best_feature_is_chosen_on_one_half_and_measured_on_the_other():
 
     assert chance.class_number == 0
     assert chance.area_chosen > 0.65  # the best of 300 by chance,
-    assert chance.area_held_out < 0.6  # which pictures that had no part in the choice show
+    assert chance.area_held_out < 0.6  # which images that had no part in the choice show
 
 
-@pytest.mark.parametrize("inside", [MIN_PICTURES, MIN_PICTURES - 1])
-def test_classes_with_too_few_pictures_inside_or_outside_are_left_out(inside):
+@pytest.mark.parametrize("inside", [MIN_IMAGES, MIN_IMAGES - 1])
+def test_classes_with_too_few_images_inside_or_outside_are_left_out(inside):
     count = 40
     one, other = torch.arange(count), torch.arange(count, 2 * count)
     few = torch.arange(2 * count) % count < inside
     labels = torch.stack([few, ~few], dim=1)
     found = best_features(torch.rand(2 * count, 3), labels, one, other)
-    assert sorted(best.class_number for best in found) == ([0, 1] if inside == MIN_PICTURES else [])
+    assert sorted(best.class_number for best in found) == ([0, 1] if inside == MIN_IMAGES else [])
     assert not any(math.isnan(best.area_held_out) for best in found)
 
 
 def test_without_classes_there_is_nothing_to_separate():
-    assert best_features(torch.rand(10, 3), torch.zeros(10, 0, dtype=torch.bool), *halves(10, seed=0)) == []
+    assert best_features(torch.rand(10, 3), torch.zeros(10, 0, dtype=torch.bool), *random_halves(10, seed=0)) == []

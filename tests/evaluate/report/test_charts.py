@@ -144,7 +144,7 @@ def test_queries_are_sorted_by_what_they_win():
     assert rates[0] == pytest.approx([0.8, 0.55, 0.45, 0.2, math.nan], nan_ok=True)
     assert rates[1] == [0.1, 0.2, 0.45, 0.6, 0.3]
     texts = [text.get_text() for text in axes.texts]
-    assert texts[-6:] == ["0.70", "0.35", "0.00", "-0.40", "–", "a less b"]
+    assert texts[-6:] == ["0.70", "0.35", "0.00", "-0.40", "–", "a - b"]
 
 
 def test_the_rates_of_the_query_a_are_lines():
@@ -165,9 +165,9 @@ def test_two_rates_can_be_read():
 @pytest.mark.parametrize(
     ("groups", "series", "message"),
     [
-        ([], [""], "needs a group or more"),
-        ([RateGroup("g", {})], [""], "each with a query or more"),
-        ([RateGroup("g", {"a": []})], [], "and a series"),
+        ([], [""], "needs at least one group"),
+        ([RateGroup("g", {})], [""], "at least one group with a query"),
+        ([RateGroup("g", {"a": []})], [], "and at least one series"),
         ([RateGroup("g", {"a": [0.5, 0.5]})], [""], '"a" has 2 rates for 1 series'),
         ([RateGroup("g", {"a": [50.0]})], [""], 'the rate 50.0 of "a" is not from 0 to 1'),
     ],
@@ -178,7 +178,7 @@ def test_groups_that_cannot_be_drawn_are_refused(groups, series, message):
 
 
 def test_queries_that_cannot_be_drawn_are_refused():
-    with pytest.raises(EvaluationError, match="there is no query to draw"):
+    with pytest.raises(EvaluationError, match="needs at least one query"):
         draw_both_rates({}, BothRates(0.9, 0.1))
     with pytest.raises(EvaluationError, match=r'the rate -0\.1 of "the reference" is not from 0 to 1'):
         draw_both_rates({"a": BothRates(0.9, 0.1)}, BothRates(0.9, -0.1))

@@ -8,15 +8,15 @@ from andornot.evaluate.report.figures import (
     BarRow,
     BoxPanel,
     SearchRow,
-    SheetRow,
+    TopImagesRow,
     draw_bars,
     draw_boxes,
     draw_features,
     draw_search,
-    draw_sheet,
+    draw_top_images,
 )
 
-PICTURE = torch.zeros(3, 4, 4, dtype=torch.uint8)
+IMAGE = torch.zeros(3, 4, 4, dtype=torch.uint8)
 ODD = "$_$ costs 5$"
 
 
@@ -34,10 +34,10 @@ def test_bars_are_the_probabilities_and_the_label_is_the_degree():
     "figure",
     [
         draw_features(dict(zip(("a", ODD), list(example().values())[:2], strict=True)), [ODD, "b", "c"]),
-        draw_search([SearchRow(ODD, [PICTURE], [PICTURE])]),
-        draw_sheet([SheetRow(ODD, [PICTURE], [0.5])]),
+        draw_search([SearchRow(ODD, [IMAGE], [IMAGE])]),
+        draw_top_images([TopImagesRow(ODD, [IMAGE], [0.5])]),
         draw_boxes([BoxPanel(ODD, {ODD: [0.1, 0.2], "others": [0.3, 0.4]})]),
-        draw_bars([BarRow([ODD], [PICTURE], {ODD: [0.5]})]),
+        draw_bars([BarRow([ODD], [IMAGE], {ODD: [0.5]})]),
     ],
     ids=["features", "search", "sheet", "boxes", "bars"],
 )

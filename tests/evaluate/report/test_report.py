@@ -17,14 +17,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from PIL import Image
 
 from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.metrics.intervals import Interval, Spread
-from andornot.evaluate.report.outcome import Outcome, Picture, Section, Table
-from andornot.evaluate.report.page import make_page
-from andornot.evaluate.report.writing import plain, write_outcome
+from andornot.evaluate.metrics.intervals import Interval, MeanStd
+from andornot.evaluate.report.outcome import Figure, Outcome, Section, Table
+from andornot.evaluate.report.writing import make_page, to_json_data, write_outcome
 from andornot.version import __version__
 
 VOID = {"meta", "link", "img"}
@@ -62,7 +61,7 @@ class Page(HTMLParser):
 
     def facts(self) -> dict[str, str]:
         """The definition table of the last section."""
-        names = [text for text in self.texts["th"] if text not in ("Protocol", "Settings", "This run")]
+        names = [text for text in self.texts["th"] if text not in ("RetrievalConfig", "Settings", "This run")]
         return dict(zip(reversed(names), reversed(self.texts["td"]), strict=False))
 
 
@@ -76,12 +75,12 @@ def written(folder: Path, *, settings=None, seed=0, seconds=1.5, **changes) -> t
     return result, Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def page_with(*content: Table | Picture, folder: Path) -> Page:
+def page_with(*content: Table | Figure, folder: Path) -> Page:
     return written(folder, sections=[Section("A section", "", content)])[1]
 
 
-def drawing() -> Figure:
-    figure = Figure(figsize=(3, 2), dpi=100)
+def drawing() -> MatplotlibFigure:
+    figure = MatplotlibFigure(figsize=(3, 2), dpi=100)
     figure.subplots().plot([1, 3, 2])
     return figure
 
@@ -90,19 +89,19 @@ def drawing() -> Figure:
 
 
 def test_the_result_has_every_number_in_full(tmp_path):
-    figures = {
+    metrics = {
         "sum": 0.1 + 0.2,
-        "spread": Spread(1 / 3, 0.02),
+        "spread": MeanStd(1 / 3, 0.02),
         "interval": Interval(0.12, 0.1, 0.14),
         "tensor": torch.tensor([[1.5, 0.1]]),
         "scalar": torch.tensor(7),
         "numpy": [np.float32(0.1), np.int64(3), np.bool_(True), np.arange(2)],
         "by class": {0: (1, None), "café": True},
     }
-    result, _ = written(tmp_path, figures=figures)
-    assert result["figures"] == {
+    result, _ = written(tmp_path, metrics=metrics)
+    assert result["metrics"] == {
         "sum": 0.1 + 0.2,
-        "spread": {"mean": 1 / 3, "deviation": 0.02},
+        "spread": {"mean": 1 / 3, "std": 0.02},
         "interval": {"value": 0.12, "low": 0.1, "high": 0.14},
         "tensor": [[1.5, float(np.float32(0.1))]],
         "scalar": 7,
@@ -124,24 +123,24 @@ def test_the_result_says_how_when_and_on_what(tmp_path):
 
 
 def test_what_is_no_number_is_null(tmp_path):
-    figures = {"a": [math.nan, {"b": math.inf}], "c": torch.tensor([-math.inf, 1.0]), "d": Spread(0.5, math.nan)}
-    result, page = written(tmp_path, figures=figures, seconds=math.nan)
-    assert result["figures"] == {"a": [None, {"b": None}], "c": [None, 1.0], "d": {"mean": 0.5, "deviation": None}}
+    metrics = {"a": [math.nan, {"b": math.inf}], "c": torch.tensor([-math.inf, 1.0]), "d": MeanStd(0.5, math.nan)}
+    result, page = written(tmp_path, metrics=metrics, seconds=math.nan)
+    assert result["metrics"] == {"a": [None, {"b": None}], "c": [None, 1.0], "d": {"mean": 0.5, "std": None}}
     assert result["seconds"] is None
     assert page.facts()["duration"] == "–"
 
 
 @pytest.mark.parametrize(
-    ("figures", "message"),
+    ("metrics", "message"),
     [
-        ({"a": {"b": [1, {2}]}}, r"figures\.a\.b\[1\] is a set, which result\.json cannot have"),
-        ({"pairs": {("cat", "dog"): 1}}, r"figures\.pairs has the key \('cat', 'dog'\)"),
-        ({"a": Spread}, r"figures\.a is a type"),
+        ({"a": {"b": [1, {2}]}}, r"metrics\.a\.b\[1\] is a set, which cannot be written to result\.json"),
+        ({"pairs": {("cat", "dog"): 1}}, r"metrics\.pairs has the key \('cat', 'dog'\)"),
+        ({"a": MeanStd}, r"metrics\.a is a type"),
     ],
 )
-def test_what_json_cannot_have_is_named_and_nothing_is_written(figures, message, tmp_path):
+def test_what_json_cannot_have_is_named_and_nothing_is_written(metrics, message, tmp_path):
     with pytest.raises(EvaluationError, match=message):
-        written(tmp_path / "out", figures=figures)
+        written(tmp_path / "out", metrics=metrics)
     assert not (tmp_path / "out").exists()
 
 
@@ -152,7 +151,7 @@ def test_what_json_cannot_have_is_named_and_nothing_is_written(figures, message,
     )
 )
 def test_plain_data_stays_as_it_is(value):
-    assert json.loads(json.dumps(plain(value), allow_nan=False)) == value
+    assert json.loads(json.dumps(to_json_data(value), allow_nan=False)) == value
 
 
 # --- a page for people ----------------------------------------------------------------------------------------------
@@ -169,7 +168,7 @@ def test_a_page_has_title_summary_sections_and_how_it_was_measured(tmp_path):
 
 
 def test_a_page_loads_nothing_and_runs_nothing(tmp_path):
-    page = page_with(Picture("A line.", drawing()), Table("A table.", ["a"], [["b"]]), folder=tmp_path)
+    page = page_with(Figure("A line.", drawing()), Table("A table.", ["a"], [["b"]]), folder=tmp_path)
     loaded = [value for _, name, value in page.attributes if name in ("src", "href", "srcset", "data", "action")]
     assert len(loaded) == 2
     assert all(value.startswith("data:") for value in loaded)
@@ -180,9 +179,9 @@ def test_a_page_loads_nothing_and_runs_nothing(tmp_path):
     assert not any(way in style for way in ("url(", "@import", "http:", "https:"))
 
 
-def test_a_picture_is_there_to_the_last_pixel_with_words_for_it(tmp_path):
+def test_an_image_is_there_to_the_last_pixel_with_words_for_it(tmp_path):
     figure = drawing()
-    page = page_with(Picture("A line that goes up and down.", figure), folder=tmp_path)
+    page = page_with(Figure("A line that goes up and down.", figure), folder=tmp_path)
     assert page.values("img", "alt") == page.texts["figcaption"] == ["A line that goes up and down."]
     assert (page.values("img", "width"), page.values("img", "height")) == (["288"], ["192"])
     (source,) = page.values("img", "src")
@@ -201,9 +200,9 @@ def test_the_verdict_stands_before_the_summary(tmp_path):
 
 
 def test_charts_turn_dark_with_the_page_and_photographs_do_not(tmp_path):
-    shown = Figure(figsize=(1, 1))
+    shown = MatplotlibFigure(figsize=(1, 1))
     shown.subplots().imshow(np.zeros((2, 2)))
-    page = page_with(Picture("A chart.", drawing()), Picture("A picture.", shown), folder=tmp_path)
+    page = page_with(Figure("A chart.", drawing()), Figure("An image.", shown), folder=tmp_path)
     assert page.values("img", "class") == ["chart", "photographs"]
 
 
@@ -251,16 +250,16 @@ def test_no_text_changes_what_a_page_is_made_of(text):
 
 
 def test_figures_are_written_as_people_read_them(tmp_path):
-    cells = [0.12345, -0.00001, 7, 2007, 60000, Spread(0.914, 0.0219), Interval(0.12, 0.1, 0.14), math.nan, None, "–x"]
+    cells = [0.12345, -0.00001, 7, 2007, 60000, MeanStd(0.914, 0.0219), Interval(0.12, 0.1, 0.14), math.nan, None, "–x"]
     expected = ["0.12", "0.00", "7", "2007", "60,000", "0.91 ± 0.02", "0.12 (0.10 to 0.14)", "–", "", "–x"]
     table = Table("Cells.", ["row", "value"], [[str(n), cell] for n, cell in enumerate(cells)], digits=2)
     page = page_with(table, folder=tmp_path)
     assert page.texts["td"][: len(cells)] == expected
-    assert "± is the standard deviation; in brackets the 95 % confidence interval." in page.texts["p"]
+    assert "± is the standard deviation; in parentheses the 95 % confidence interval." in page.texts["p"]
 
 
 def test_figures_stand_right_and_words_left(tmp_path):
-    rows = [["first", 1, None, "yes"], ["second", Spread(0.5, 0.1), 0.25, None]]
+    rows = [["first", 1, None, "yes"], ["second", MeanStd(0.5, 0.1), 0.25, None]]
     page = page_with(Table("Kinds.", ["name", "a", "b", "c"], rows), folder=tmp_path)
     assert page.values("th", "class")[:4] == ["text", "number", "number", "text"]
     assert page.values("td", "class") == ["number", "number", "text"] * 2
@@ -276,8 +275,8 @@ def test_sentences_are_broken_into_lines_and_words_are_not(tmp_path):
 
 def test_the_best_of_a_column_is_bold(tmp_path):
     rows = [
-        ["a", 0.9101, Spread(3.0, 0.5), 1, 0.7],
-        ["b", 0.9099, Spread(2.0, 9.0), math.nan, 0.8],  # looks equal to a, and is marked alike
+        ["a", 0.9101, MeanStd(3.0, 0.5), 1, 0.7],
+        ["b", 0.9099, MeanStd(2.0, 9.0), math.nan, 0.8],  # looks equal to a, and is marked alike
         ["c", 0.5, None, None, 0.9],
     ]
     columns = ["row", "high", "low", "alone", "unmarked"]
@@ -291,8 +290,8 @@ def test_the_best_of_a_column_is_bold(tmp_path):
     ("table", "message"),
     [
         (Table("T", ["a", "b"], [["x", 1, 2]]), r'the table "T" has 2 columns, but a row of 3 cells'),
-        (Table("T", ["a", "b"], [["x", 1]], best={"c": "high"}), 'the table "T" has no column of figures "c"'),
-        (Table("T", ["a", "b"], [["x", 1]], best={"b": "most"}), '"b" by \'most\': "high" or "low" would be right'),
+        (Table("T", ["a", "b"], [["x", 1]], best={"c": "high"}), 'the table "T" has no numeric column "c"'),
+        (Table("T", ["a", "b"], [["x", 1]], best={"b": "most"}), '"b" by \'most\': use "high" or "low"'),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(table, message, tmp_path):
@@ -325,7 +324,7 @@ def test_nested_settings_are_lines_that_can_be_read(tmp_path):
         "operators › 2 › text": "ab - b",
         "nothing": "–",
         "seed": "3",
-        "duration": "3 min 12 s",
+        "duration": "3 min",
     }
     assert expected.items() <= facts.items()
     assert f"andornot {__version__}, torch {torch.__version__}" in facts["versions"]
@@ -333,7 +332,7 @@ def test_nested_settings_are_lines_that_can_be_read(tmp_path):
 
 def test_without_protocol_and_settings_only_the_run_is_told(tmp_path):
     _, page = written(tmp_path, protocol={})
-    assert not {"Protocol", "Settings"} & set(page.texts["th"])
+    assert not {"RetrievalConfig", "Settings"} & set(page.texts["th"])
     assert "pre" not in page.tags
 
 

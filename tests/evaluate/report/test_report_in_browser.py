@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import NARROW, WIDE, Page
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from PIL import Image
 
 from andornot.evaluate.metrics.intervals import Interval
-from andornot.evaluate.report.outcome import Outcome, Picture, Section, Table
+from andornot.evaluate.report.outcome import Figure, Outcome, Section, Table
 from andornot.evaluate.report.writing import REPORT, write_outcome
 
 pytestmark = pytest.mark.slow
@@ -25,11 +25,11 @@ def report(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     cells = ["logic, sparse prior", "cosine of degrees", *[Interval(0.123, 0.111, 0.135)] * 4]
     columns = ["model", "compared by", "OR: a|b", "AND: ab&a", "NOT: ab&~b", "NOT, keeping what a shares"]
-    chart, photographs = Figure(figsize=(4, 2)), Figure(figsize=(4, 2))
+    chart, photographs = MatplotlibFigure(figsize=(4, 2)), MatplotlibFigure(figsize=(4, 2))
     chart.subplots().bar([0, 1], [1, 2])
     photographs.subplots().imshow(np.full((2, 2), 128), cmap="gray", vmin=0, vmax=255)
-    pictures = [Picture("A chart.", chart), Picture("Photographs.", photographs)]
-    sections = [Section("Operators", "A paragraph. " * 40, [Table("Differences.", columns, [cells]), *pictures])]
+    images = [Figure("A chart.", chart), Figure("Photographs.", photographs)]
+    sections = [Section("Operators", "A paragraph. " * 40, [Table("Differences.", columns, [cells]), *images])]
     write_outcome(folder, Outcome("A report", "Summary. " * 40, {}, {}, sections), settings={}, seed=0, seconds=1.0)
     return folder / REPORT
 

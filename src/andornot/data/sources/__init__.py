@@ -1,4 +1,4 @@
-"""Where pictures come from: a module for each source, and here the list of them. A new source is one line here."""
+"""Sources of images. A new source is one line here."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -10,17 +10,13 @@ from torch import Tensor
 from ...errors import unknown
 from ..errors import DataError
 from ..imageset import ImageSet
-from ..specs import Spec, as_list, as_number, as_yes_no, parse_spec
-from .cifar10 import open_cifar10
-from .coco import open_coco
-from .digits import open_digits
-from .folder import open_folder
-from .imagefolder import open_imagefolder
-from .mnist import open_mnist
-from .recognition import recognise
+from ..specs import Spec, as_list, as_number, as_yes_no, check_folder, exists, parse_spec
+from .cifar10 import is_cifar10, open_cifar10
+from .coco import find_instances, open_coco
+from .folder import has_class_folders, open_folder, open_imagefolder
+from .mnist import is_mnist, open_digits, open_mnist
 from .scenes import open_scenes
-from .splits import exists
-from .voc import open_voc
+from .voc import find_years, open_voc
 
 
 class Source(NamedTuple):
@@ -51,10 +47,10 @@ SOURCES: Final[dict[str, Source]] = {
 def open_images(
     spec: str | os.PathLike[str], split: str | None = None, *, transform: Callable[[Tensor], Any] | None = None
 ) -> ImageSet:
-    """The pictures that a spec names: `digits`, `voc:PATH?years=2007`, or a bare path, which is recognised.
+    """Open the images of a spec: `digits`, `voc:PATH?years=2007`, or a path, whose source is detected.
 
     `split` is a part of the set, such as `train` or `test`; without it the set has all parts. The spec may say it
-    too: `mnist:PATH?split=test`. Pictures are read later, when they are asked for; `images[i]` is then a picture, or
+    too: `mnist:PATH?split=test`. Images are read later, when they are asked for; `images[i]` is then an image, or
     what `transform` makes of it, and its label.
     """
     parsed = _parse(os.fspath(spec))
@@ -63,7 +59,7 @@ def open_images(
         raise DataError(f'"{spec}" says split={options["split"]}, and split={split} was asked for')
     split = options.pop("split", split)
     path = _expanded(parsed.path)
-    name = parsed.source or recognise(path)
+    name = parsed.source or detect_source(path)
     source = SOURCES[name]
     for option in options:
         if option not in source.options:
@@ -82,13 +78,27 @@ def open_images(
 
 
 def source_of(spec: str | os.PathLike[str]) -> str:
-    """The name of the source that `open_images` would open: the one that the spec says, or what lies at its path.
+    """Return the name of the source that `open_images` would use for a spec.
 
     >>> source_of("voc:/data/VOCdevkit?years=2007")
     'voc'
     """
     parsed = _parse(os.fspath(spec))
-    return parsed.source or recognise(_expanded(parsed.path))
+    return parsed.source or detect_source(_expanded(parsed.path))
+
+
+def detect_source(path: Path) -> str:
+    """Return the name of the source of a folder; `folder` if it is no known data set."""
+    check_folder(path)
+    if find_years(path):
+        return "voc"
+    if find_instances(path):
+        return "coco"
+    if is_mnist(path):
+        return "mnist"
+    if is_cifar10(path):
+        return "cifar10"
+    return "imagefolder" if has_class_folders(path) else "folder"
 
 
 def _parse(text: str) -> Spec:

@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import DataError
 from ..imageset import ImageSet, multi_hot
 from ..readers import ArrayReader
-from .imagefolder import has_class_folders, open_imagefolder
-from .splits import check_folder, check_split
+from ..specs import check_folder, check_split
+from .folder import has_class_folders, open_imagefolder
 
 CLASS_NAMES: Final = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES: Final = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)}
@@ -24,7 +24,7 @@ _PIXELS: Final = 3 * 32 * 32
 
 
 def open_cifar10(path: Path, split: str | None = None) -> ImageSet:
-    """The pictures of one split, or of both: train, then test."""
+    """Open the images of one split, or of both: train, then test."""
     check_folder(path)
     batches = _find_batches(path)
     if not batches:
@@ -56,12 +56,12 @@ def open_cifar10(path: Path, split: str | None = None) -> ImageSet:
 
 
 def is_cifar10(path: Path) -> bool:
-    """Whether the folder has official batches."""
+    """Return whether the folder has the official batches."""
     return bool(_find_batches(path))
 
 
 def _find_batches(path: Path) -> dict[str, list[Path]]:
-    """The files of each split that is complete."""
+    """Return the files of each complete split."""
     for subfolder in _SUBFOLDERS:
         for ending in ("", ".bin"):
             files = {
@@ -76,7 +76,7 @@ def _find_batches(path: Path) -> dict[str, list[Path]]:
 def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     data = np.frombuffer(_read_bytes(path), np.uint8)
     if not data.size or data.size % (1 + _PIXELS):
-        raise DataError(f"{path}: {data.size:,} bytes are not a whole number of pictures; it was not copied completely")
+        raise DataError(f"{path}: {data.size:,} bytes are not a whole number of images; it was not copied completely")
     rows = data.reshape(-1, 1 + _PIXELS)
     return rows[:, 1:], _checked(path, rows[:, 0])
 
@@ -127,5 +127,5 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no picture needs")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no image needs")
         return self._ALLOWED[module, name]

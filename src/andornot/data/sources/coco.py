@@ -1,4 +1,4 @@
-"""`coco:PATH`: COCO, with several classes a picture and boxes, from `instances_SPLIT.json`."""
+"""`coco:PATH`: COCO, with several classes an image and boxes, from `instances_SPLIT.json`."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from typing import Any
 from ..errors import DataError
 from ..imageset import Box, ImageSet, multi_hot
 from ..readers import FileReader
-from .splits import check_folder, check_split
+from ..specs import check_folder, check_split
 
 
 def open_coco(path: Path, split: str | None = None) -> ImageSet:
-    """The pictures of a split (`train2017`, or `train` where only one year is there), or of all splits in turn."""
+    """Open the images of a split (`train2017`, or `train` if there is only one year), or of all splits."""
     check_folder(path)
     files = find_instances(path)
     if not files:
@@ -34,7 +34,7 @@ def open_coco(path: Path, split: str | None = None) -> ImageSet:
         paths += part_paths
         boxes += part_boxes
     if not paths:
-        raise DataError(f"{path}: {', '.join(str(file) for file in files.values())} name no picture")
+        raise DataError(f"{path}: {', '.join(str(file) for file in files.values())} name no image")
     return ImageSet(
         FileReader(paths),
         paths,
@@ -48,28 +48,28 @@ def open_coco(path: Path, split: str | None = None) -> ImageSet:
 
 
 def find_instances(path: Path) -> dict[str, Path]:
-    """The files with annotations by split."""
+    """Return the annotation files by split."""
     found = [*sorted(path.glob("annotations/instances_*.json")), *sorted(path.glob("instances_*.json"))]
     return {file.stem.removeprefix("instances_"): file for file in found}
 
 
 def _read(path: Path, split: str, file: Path) -> tuple[dict[int, str], list[str], list[list[Box]]]:
-    """The categories by their id, the paths of the pictures, and the boxes of each, with classes numbered by id."""
+    """Return the categories by id, the image paths, and the boxes of each image, with classes numbered by id."""
     try:
         content: dict[str, Any] = json.loads(file.read_bytes())
         names = {int(row["id"]): str(row["name"]) for row in sorted(content["categories"], key=lambda row: row["id"])}
         numbers = {identity: number for number, identity in enumerate(names)}
-        pictures = {row["id"]: _safe(str(row["file_name"])) for row in content["images"]}
-        boxes: dict[Any, list[Box]] = {identity: [] for identity in pictures}
+        images = {row["id"]: _safe(str(row["file_name"])) for row in content["images"]}
+        boxes: dict[Any, list[Box]] = {identity: [] for identity in images}
         for row in content["annotations"]:
             x, y, width, height = (float(side) for side in row["bbox"])
             boxes[row["image_id"]].append((numbers[row["category_id"]], (x, y, x + width, y + height)))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise DataError(f"{file}: not COCO's instances ({reason})") from error
-    folder = _picture_folder(path, split, next(iter(pictures.values()), ""))
-    order = sorted(pictures, key=lambda identity: pictures[identity])
-    return names, [str(folder / pictures[identity]) for identity in order], [boxes[identity] for identity in order]
+    folder = _image_folder(path, split, next(iter(images.values()), ""))
+    order = sorted(images, key=lambda identity: images[identity])
+    return names, [str(folder / images[identity]) for identity in order], [boxes[identity] for identity in order]
 
 
 def _safe(name: str) -> str:
@@ -78,6 +78,6 @@ def _safe(name: str) -> str:
     return name
 
 
-def _picture_folder(path: Path, split: str, example: str) -> Path:
+def _image_folder(path: Path, split: str, example: str) -> Path:
     folders = [path / split, path / "images" / split, path / "images", path]
     return next((folder for folder in folders if (folder / example).is_file()), folders[0])

@@ -1,37 +1,40 @@
-"""`folder:PATH`: every picture below a folder, without labels."""
+"""`folder:PATH`: every image below a folder, without labels."""
 
 import heapq
 import os
+import re
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from ..errors import DataError
-from ..formats import is_picture, kind_not_supported, taken_for_pictures
-from ..imageset import ImageSet
-from ..readers import FileReader
-from .splits import check_folder, check_split
+import numpy as np
 
-# The file that makes a folder a gallery, which belongs to it with all that is in it.
-GALLERY_MARK: Final = "gallery.sqlite"
+from ..errors import DataError
+from ..formats import is_image, kind_not_supported, taken_for_images
+from ..imageset import ImageSet, multi_hot
+from ..readers import FileReader
+from ..specs import ALIASES, check_folder, check_split
+
+# The folder that makes its parent a gallery, which belongs to it with everything in it.
+SKIP_MARKER: Final = "images.lance"
 
 
 def open_folder(path: Path, split: str | None = None) -> ImageSet:
-    """All pictures below the folder, sorted by path; hidden files and folders are left out."""
+    """Open all images below the folder, sorted by path, without hidden files and folders."""
     check_folder(path)
     check_split(split, (), path)
-    paths = find_pictures(path)
+    paths = find_images(path)
     if not paths:
-        raise DataError(f"{path}: no picture in this folder; {taken_for_pictures()}")
+        raise DataError(f"{path}: no image in this folder; {taken_for_images()}")
     return ImageSet(FileReader(paths), paths)
 
 
-def find_pictures(root: Path, *, first_only: bool = False, skipped: Counter[str] | None = None) -> list[str]:
-    """The paths of the pictures below a folder, sorted, each file once.
+def find_images(root: Path, *, first_only: bool = False, skipped: Counter[str] | None = None) -> list[str]:
+    """Return the paths of the images below a folder, sorted, each file once.
 
     Links are followed, but what is there under its own name too is taken under that, and no folder is entered twice.
-    The folder of a gallery is left out: the pictures in it are thumbnails of others. `skipped` is increased by the
+    The folder of a gallery is left out: the images in it are thumbnails of others. `skipped` is increased by the
     number of files of each kind that shows something and is not supported.
     """
     walk = _Walk(root, Counter() if skipped is None else skipped)
@@ -53,7 +56,7 @@ class _Walk:
         self.found: list[str] = []
 
     def enter(self, folder: str) -> list[str]:
-        """Takes the pictures in a folder; the folders in it, but for links."""
+        """Collect the images in a folder, and return its subfolders, except links."""
         try:
             status = os.stat(folder)  # noqa: PTH116
             with os.scandir(folder) as entries:
@@ -64,26 +67,26 @@ class _Walk:
             warnings.warn(f"{folder}: {error.strerror}; what is in it is left out", stacklevel=3)
             return []
         identity = status.st_dev, status.st_ino
-        if identity in self._entered or any(entry.name == GALLERY_MARK for entry in visible):
+        if identity in self._entered or any(entry.name == SKIP_MARKER for entry in visible):
             return []
         self._entered.add(identity)
         folders = []
         for entry in visible:
-            if entry.is_symlink() and gallery_around(os.path.realpath(entry.path)):
+            if entry.is_symlink() and skipped_around(os.path.realpath(entry.path)):
                 continue
             if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # noqa: PTH112
                 if entry.is_symlink():
                     heapq.heappush(self.folder_links, entry.path)
                 else:
                     folders.append(entry.path)
-            elif is_picture(entry.path):
+            elif is_image(entry.path):
                 (self._file_links if entry.is_symlink() else self.found).append(entry.path)
             elif (kind := kind_not_supported(entry.name)) is not None:
                 self._skipped[kind] += 1
         return folders
 
     def linked_files(self) -> list[str]:
-        """One link to each file that was not found under its own name; also those that lead nowhere."""
+        """Return one link to each file that was not found under its own name, and broken links."""
         if not self._file_links:
             return []
         folders: dict[str, str] = {}
@@ -93,16 +96,16 @@ class _Walk:
 
 
 def real_path(path: str, folders: dict[str, str]) -> str:
-    """The path without links in its folders; `folders` keeps what was looked up."""
+    """Return the path with links in its folders resolved; `folders` is a cache."""
     folder, name = os.path.split(path)
     if folder not in folders:
         folders[folder] = os.path.realpath(folder)
     return os.path.join(folders[folder], name)  # noqa: PTH118 - a Path for each of a million files is slow
 
 
-def gallery_around(path: str) -> str | None:
-    """The folder of the gallery that a path lies in, or is; None if there is none."""
-    while not os.path.lexists(os.path.join(path, GALLERY_MARK)):  # noqa: PTH118
+def skipped_around(path: str) -> str | None:
+    """Return the folder with a SKIP_MARKER that contains a path, or is it; None if there is none."""
+    while not os.path.lexists(os.path.join(path, SKIP_MARKER)):  # noqa: PTH118
         above = os.path.dirname(path)  # noqa: PTH120
         if above == path:
             return None
@@ -112,3 +115,69 @@ def gallery_around(path: str) -> str | None:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
+
+
+# ImageNet-100 is passed around with its classes spread over train.X1, train.X2, … and val.X.
+_SPLIT_FOLDER: Final = re.compile(r"(train|training|val|valid|validation|test|testing)(\.\w+)?")
+
+
+def open_imagefolder(path: Path, split: str | None = None) -> ImageSet:
+    """Open the images in `PATH/CLASS/` or `PATH/SPLIT/CLASS/`, at any depth; classes are sorted by name."""
+    check_folder(path)
+    tops_of = split_folders(path)
+    check_split(split, tuple(tops_of), path)
+    chosen = {name: tops for name, tops in tops_of.items() if split in (None, name)} or {"": [path]}
+    every_top = [top for tops in tops_of.values() for top in tops] or [path]
+    class_names = sorted({folder.name for top in every_top for folder in _subfolders(top)})
+    if not class_names:
+        raise DataError(f"{path}: no class folders; expected {path}/CLASS/image.jpg or {path}/train/CLASS/image.jpg")
+    paths: list[str] = []
+    classes: list[int] = []
+    parts = {}
+    for part, tops in chosen.items():
+        start = len(paths)
+        for folder in (folder for top in tops for folder in _subfolders(top)):
+            found = find_images(folder)
+            paths += found
+            classes += [class_names.index(folder.name)] * len(found)
+        parts[part] = range(start, len(paths))
+    if not paths:
+        raise DataError(f"{path}: the class folders have no image in them")
+    labels = multi_hot(np.array(classes), len(class_names))
+    return ImageSet(
+        FileReader(paths),
+        paths,
+        labels=labels,
+        class_names=class_names,
+        split=split,
+        splits=tuple(tops_of),
+        parts=parts if tops_of else None,
+    )
+
+
+def split_folders(path: Path) -> dict[str, list[Path]]:
+    """Return the folders of each split; empty unless all subfolders are named like splits (a class may be `train`)."""
+    parts: dict[str, list[Path]] = {}
+    for folder in _subfolders(path):
+        match = _SPLIT_FOLDER.fullmatch(folder.name)
+        if match is None:
+            return {}
+        parts.setdefault(ALIASES.get(match[1], match[1]), []).append(folder)
+    order = ("train", "val", "test")
+    return {name: parts[name] for name in order if name in parts}
+
+
+def has_class_folders(path: Path) -> bool:
+    """Return whether all images lie in at least two subfolders, below folders named like splits or not."""
+    tops = [top for folders in split_folders(path).values() for top in folders] or [path]
+    return all(_is_divided(top) for top in tops)
+
+
+def _is_divided(top: Path) -> bool:
+    folders = _subfolders(top)
+    loose = any(str(Path(found).parent) == str(top) for found in find_images(top, first_only=True))
+    return len(folders) > 1 and not loose and all(find_images(folder, first_only=True) for folder in folders)
+
+
+def _subfolders(path: Path) -> list[Path]:
+    return sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith((".", "__")))

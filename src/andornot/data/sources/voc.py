@@ -1,8 +1,8 @@
-"""`voc:PATH`: Pascal VOC, several years in one, several classes a picture, with boxes.
+"""`voc:PATH`: Pascal VOC, several years in one, several classes an image, with boxes.
 
-Labels and boxes come from `Annotations/*.xml`. Where a picture has none, its labels come from the lists of each
+Labels and boxes come from `Annotations/*.xml`. Where an image has none, its labels come from the lists of each
 class in `ImageSets/Main`, which say 1 (there), -1 (not there) and 0 (only difficult to see), and it has no boxes.
-Pictures of which neither says anything are left out, unless that holds for all: then the set has no labels.
+Images of which neither says anything are left out, unless that holds for all: then the set has no labels.
 """
 
 import xml.etree.ElementTree as ET
@@ -12,7 +12,7 @@ from typing import Final
 from ..errors import DataError
 from ..imageset import Box, ImageSet, multi_hot
 from ..readers import FileReader
-from .splits import check_folder, check_split
+from ..specs import check_folder, check_split
 
 CLASS_NAMES: Final = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
@@ -28,9 +28,9 @@ Annotation = tuple[set[int], list[Box]]
 def open_voc(
     path: Path, split: str | None = None, *, years: tuple[str, ...] | None = None, difficult: bool = False
 ) -> ImageSet:
-    """The pictures of a split in those of the given years that have it (default: all); None: all that any list names.
+    """Open the images of a split in the given years (default: all); without a split, all images of any list.
 
-    The test pictures of 2012 have no labels, so `years=2007+2012` is tested on 2007 alone, as in most papers.
+    The test images of 2012 have no labels, so `years=2007+2012` is tested on 2007 alone, as in most papers.
     """
     check_folder(path)
     roots = find_years(path)
@@ -49,14 +49,14 @@ def open_voc(
         if split is not None and not _list_file(root, split).is_file():
             continue
         lists = _class_lists(root, difficult)
-        members = {name: set(_picture_names(root, [name])) for name in splits}
-        for picture in _picture_names(root, [split] if split else splits):
-            paths.append(str(root / "JPEGImages" / f"{picture}.jpg"))
-            splits_of[paths[-1]] = {name for name, pictures in members.items() if picture in pictures}
-            file = root / "Annotations" / f"{picture}.xml"
-            annotations.append(read_annotation(file, difficult) if file.is_file() else lists.get(picture))
+        members = {name: set(_image_names(root, [name])) for name in splits}
+        for image in _image_names(root, [split] if split else splits):
+            paths.append(str(root / "JPEGImages" / f"{image}.jpg"))
+            splits_of[paths[-1]] = {name for name, images in members.items() if image in images}
+            file = root / "Annotations" / f"{image}.xml"
+            annotations.append(read_annotation(file, difficult) if file.is_file() else lists.get(image))
     if not paths:
-        raise DataError(f"{path}: the lists in ImageSets/Main name no picture")
+        raise DataError(f"{path}: the lists in ImageSets/Main name no image")
     if all(annotation is None for annotation in annotations):
         return ImageSet(FileReader(paths), paths, split=split, splits=splits)
     known = [(name, annotation) for name, annotation in zip(paths, annotations, strict=True) if annotation is not None]
@@ -75,7 +75,7 @@ def open_voc(
 
 
 def find_years(path: Path) -> dict[str, Path]:
-    """The folders VOC2007, VOC2012, … by year, in VOCdevkit, in its parent, or the folder itself."""
+    """Return the folders VOC2007, VOC2012, … by year: in VOCdevkit, in its parent, or the folder itself."""
     for root in (path, path / "VOCdevkit"):
         found = {child.name[3:]: child for child in sorted(root.glob("VOC[0-9][0-9][0-9][0-9]")) if _is_year(child)}
         if found:
@@ -86,7 +86,7 @@ def find_years(path: Path) -> dict[str, Path]:
 
 
 def read_annotation(path: Path, difficult: bool) -> Annotation:
-    """The classes and boxes of a picture, with the difficult objects or without."""
+    """Return the classes and boxes of an image, with or without difficult objects."""
     try:
         data = path.read_bytes()
         if len(data) > _MAX_XML_BYTES:
@@ -133,19 +133,19 @@ def _rows(file: Path) -> list[list[str]]:
         raise DataError(f"{file}: cannot be read ({error})") from error
 
 
-def _picture_names(root: Path, splits: list[str]) -> list[str]:
+def _image_names(root: Path, splits: list[str]) -> list[str]:
     files = [_list_file(root, split) for split in splits]
     return sorted({row[0] for file in files if file.is_file() for row in _rows(file)})
 
 
 def _class_lists(root: Path, difficult: bool) -> dict[str, Annotation]:
-    """What the lists of each class say of each picture."""
+    """Return the labels of each image from the lists of each class."""
     known: dict[str, Annotation] = {}
     for name, number in _NUMBERS.items():
         for split in SPLITS:
             file = _list_file(root, f"{name}_{split}")
-            for picture, *flag in _rows(file) if file.is_file() else []:
-                classes, _ = known.setdefault(picture, (set(), []))
+            for image, *flag in _rows(file) if file.is_file() else []:
+                classes, _ = known.setdefault(image, (set(), []))
                 if flag == ["1"] or (flag == ["0"] and difficult):
                     classes.add(number)
     return known

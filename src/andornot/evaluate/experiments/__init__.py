@@ -1,1 +1,1 @@
-"""The protocols: which pictures, what is trained or asked with them, and what comes of it."""
+"""Experiments: each evaluates a model on a data set and returns an `Outcome`."""

@@ -1,38 +1,41 @@
-"""Nearest neighbours as an experiment: how well features and possession degrees agree with labels, without training."""
+"""kNN evaluation: how well activations and possession degrees agree with labels, without training."""
 
 from ...data import ImageSet
 from ...model import Model
 from ..errors import EvaluationError
-from ..metrics.knn import knn_accuracy
+from ..metrics.ranking import knn_accuracy
 from ..report.outcome import Outcome, Section, Table
-from .probing import check_sets, classes_of
+from .sets import check_labels, class_labels
 
 
-def knn_outcome(model: Model, train: ImageSet, test: ImageSet, *, k: int = 20, temperature: float = 0.07) -> Outcome:
-    """The accuracy of the vote of k neighbours, for the backbone's features and for the possession degrees."""
+def evaluate_knn(model: Model, train: ImageSet, test: ImageSet, *, k: int = 20, temperature: float = 0.07) -> Outcome:
+    """Return the kNN accuracy of the backbone's activations and of the possession degrees."""
     if k < 1 or not temperature > 0:
         raise EvaluationError(f"k must be 1 or more and the temperature above 0, not {k} and {temperature}")
-    check_sets(train, test, one_class_each=True)
-    known, new = (images.pictures(model.size, model.recipe.fit) for images in (train, test))
-    classes, new_classes = classes_of(known, "training"), classes_of(new, "test")
-    features, new_features = model.activations(known), model.activations(new)
+    check_labels(train, test, single_class=True)
+    train_images, test_images = (images.resized(model.size, model.recipe.fit) for images in (train, test))
+    train_classes, test_classes = class_labels(train_images, "training"), class_labels(test_images, "test")
+    train_features, test_features = model.activations(train_images), model.activations(test_images)
     compared = {
-        "backbone features": (features, new_features),
-        "possession degrees": (model.represent(features).degrees, model.represent(new_features).degrees),
+        "backbone features": (train_features, test_features),
+        "possession degrees": (
+            model.encode_activations(train_features).degrees,
+            model.encode_activations(test_features).degrees,
+        ),
     }
     accuracies = {
-        name: knn_accuracy(one, classes, other, new_classes, k=k, temperature=temperature)
-        for name, (one, other) in compared.items()
+        name: knn_accuracy(of_train, train_classes, of_test, test_classes, k=k, temperature=temperature)
+        for name, (of_train, of_test) in compared.items()
     }
-    used = min(k, len(known))
+    used = min(k, len(train_images))
     table = Table(
-        f"Accuracy of the vote of {used} nearest neighbours by cosine, temperature {temperature:g}.",
-        ["neighbours by", "accuracy"],
+        f"Accuracy of a vote of the {used} nearest neighbours by cosine, temperature {temperature:g}.",
+        ["compared by", "accuracy"],
         [[name, accuracy] for name, accuracy in accuracies.items()],
     )
     return Outcome(
         "Nearest neighbours",
-        f"{len(new):,} test pictures take the class of their {used} nearest training pictures: right for "
+        f"{used} nearest neighbours classify {len(test_images):,} test images with an accuracy of "
         + " and ".join(f"{accuracy:.1%} by {name}" for name, accuracy in accuracies.items())
         + ".",
         {name.replace(" ", "_"): accuracy for name, accuracy in accuracies.items()},
@@ -43,8 +46,8 @@ def knn_outcome(model: Model, train: ImageSet, test: ImageSet, *, k: int = 20, t
             "temperature": temperature,
             "similarity": "cosine",
             "vote": "exp(cosine / temperature)",
-            "pictures": {"training": len(known), "test": len(new)},
-            "unreadable_pictures_left_out": {"training": len(known.broken), "test": len(new.broken)},
+            "images": {"training": len(train_images), "test": len(test_images)},
+            "unreadable_images_left_out": {"training": len(train_images.broken), "test": len(test_images.broken)},
             "view": {"resized_to": model.size, "fit": model.recipe.fit},
         },
         [Section("Accuracy", content=[table])],

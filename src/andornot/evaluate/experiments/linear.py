@@ -3,56 +3,57 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 from ...data import ImageSet
-from ...data.originals import open_originals
+from ...data.resized import open_uncropped
 from ...model import Model
 from ...ssl.views import Views, ViewSettings
 from ..errors import EvaluationError
 from ..report.charts import draw_curve
-from ..report.outcome import Outcome, Picture, Section, Table
-from .lars import LARS
+from ..report.outcome import Figure, Outcome, Section, Table
 from .probing import (
     BatchSize,
     Epochs,
-    LayerSettings,
     LearningRate,
-    Reader,
+    ProbeConfig,
+    ProbeFeatures,
+    augmented_inputs,
     cached_inputs,
-    check_sets,
-    classes_of,
     common_protocol,
-    evaluation_pictures,
+    evaluation_images,
     evaluation_view,
-    fresh_inputs,
     frozen,
     new_layer,
     train_layer,
 )
+from .sets import check_labels, class_labels
 
 
-class LinearSettings(LayerSettings):
-    """How the layer is trained; the defaults are the paper's.
+class LinearConfig(ProbeConfig):
+    """Training of the layer; the defaults are the paper's.
 
-    `cached` features are without augmentation. `validation` is the part of the training pictures, drawn by `seed`, that
-    the layer is not trained on, but its best epoch chosen with.
+    `cached` inputs are computed without augmentation. `validation` is the share of the training images, drawn by
+    `seed`, that is held out to choose the best epoch.
     """
 
     epochs: Epochs = 200
     batch_size: BatchSize = 512
     learning_rate: LearningRate = 1.6
-    validation: Annotated[float, Field(gt=0, lt=1, description="validation is a part between 0 and 1, as 0.1")] = 0.1
+    validation: Annotated[float, Field(gt=0, lt=1, description="validation must be between 0 and 1, such as 0.1")] = 0.1
 
 
 @dataclass(frozen=True)
 class LinearResult:
-    """Accuracies are parts from 0 to 1; `curve` is that on the validation pictures after each epoch, 1 the first."""
+    """Accuracies from 0 to 1; `curve` has the validation accuracy after each epoch, and epochs count from 1."""
 
     accuracy: float
     validation_accuracy: float
@@ -61,116 +62,115 @@ class LinearResult:
     protocol: dict[str, Any]
 
 
-def linear_evaluation(
+def measure_linear(
     model: Model,
     train: ImageSet,
     test: ImageSet,
-    settings: LinearSettings = LinearSettings(),  # noqa: B008 - frozen
+    config: LinearConfig = LinearConfig(),  # noqa: B008 - frozen
     *,
     progress: bool | None = None,
 ) -> LinearResult:
-    """Trains a linear layer on `train`, and gives its accuracy on `test`, for pictures of one class each.
+    """Train a linear layer on `train` and return its accuracy on `test`, for images of one class each.
 
-    The epoch with the highest accuracy on the validation pictures is the one that is tested. `progress`: whether
-    to show bars; by default when it takes long.
+    The epoch with the highest validation accuracy is tested. `progress`: whether to show bars; by default when it
+    takes long.
     """
-    check_sets(train, test, one_class_each=True)
+    check_labels(train, test, single_class=True)
     fit = model.recipe.fit
-    known, new = (evaluation_pictures(model, images, fit, progress) for images in (train, test))
-    classes, new_classes = classes_of(known, "training"), classes_of(new, "test")
-    generator = torch.Generator().manual_seed(settings.seed)
-    learnt, held_out = split_off(classes, settings.validation, generator)
-    # A mirrored digit or letter is another sign, and grey pictures are mostly of those.
+    train_images, test_images = (evaluation_images(model, images, fit, progress) for images in (train, test))
+    train_classes, test_classes = class_labels(train_images, "training"), class_labels(test_images, "test")
+    generator = torch.Generator().manual_seed(config.seed)
+    learned, held_out = stratified_split(train_classes, config.validation, generator)
+    # Greyscale images are mostly digits and letters, which must not be mirrored.
     flip = 0.0 if 1 in (model.channels, train.channels) else 0.5
     views = ViewSettings(model.size, crop_scale=(0.08, 1.0), flip=flip, jitter=0.0, grey=0.0, blur=0.0)
-    reader = Reader(model, settings.reads)
-    with frozen(model) as digest:
-        if settings.cached:
-            features = reader.of_centres(known, torch.arange(len(known)), progress)
-            inputs, validation = cached_inputs(features[None]), features[held_out]
+    features = ProbeFeatures(model, config.probe_input)
+    with frozen(model) as backbone_hash:
+        if config.cached:
+            computed = features.of_center_crops(train_images, torch.arange(len(train_images)), progress)
+            inputs, validation = cached_inputs(computed[None]), computed[held_out]
         else:
-            inputs = fresh_inputs(
-                reader, open_originals(train, model.size, progress=progress is not False), Views(views)
-            )
-            validation = reader.of_centres(known, held_out, progress)
-        layer = new_layer(reader, len(known.class_names), generator)
+            originals = open_uncropped(train, model.size, progress=progress is not False)
+            inputs = augmented_inputs(features, originals, Views(views))
+            validation = features.of_center_crops(train_images, held_out, progress)
+        layer = new_layer(features, len(train_images.class_names), generator)
         curve: list[float] = []
         best = layer
 
         def validate(_epoch: int) -> None:
             nonlocal best
-            accuracy = _accuracy(layer, validation, classes[held_out])
+            accuracy = _accuracy(layer, validation, train_classes[held_out])
             if accuracy > max(curve, default=-1.0):
                 best = copy.deepcopy(layer)
             curve.append(accuracy)
 
         train_layer(
             layer,
-            LARS(layer.parameters(), settings.learning_rate, settings.momentum, settings.weight_decay),
+            LARS(layer.parameters(), config.learning_rate, config.momentum, config.weight_decay),
             nn.functional.cross_entropy,
             inputs,
-            classes,
-            learnt,
-            settings,
+            train_classes,
+            learned,
+            config,
             generator,
             after_epoch=validate,
             progress=progress,
         )
-        features = reader.of_centres(new, torch.arange(len(new)), progress)
-        accuracy = _accuracy(best, features, new_classes)
+        computed = features.of_center_crops(test_images, torch.arange(len(test_images)), progress)
+        accuracy = _accuracy(best, computed, test_classes)
     protocol = {
         "evaluation": "linear",
-        **common_protocol(reader, settings, digest, known, new),
-        "optimiser": "LARS, trust coefficient 0.001; the bias takes plain momentum steps",
-        "training_views": "none: features cached, without augmentation"
-        if settings.cached
+        **common_protocol(features, config, backbone_hash, train_images, test_images),
+        "optimizer": "LARS, trust coefficient 0.001; plain momentum for the bias",
+        "training_views": "none: inputs cached, without augmentation"
+        if config.cached
         else {"random_resized_crop": list(views.crop_scale), "flip": views.flip, "cut_from": "the original"},
-        "evaluation_view": evaluation_view(model, known, fit),
-        "validation_pictures": len(held_out),
-        "tested_epoch": "highest validation accuracy, the first of equals",
+        "evaluation_view": evaluation_view(model, train_images, fit),
+        "validation_images": len(held_out),
+        "tested_epoch": "highest validation accuracy, the first of ties",
     }
     return LinearResult(accuracy, max(curve), 1 + curve.index(max(curve)), tuple(curve), protocol)
 
 
-def split_off(classes: Tensor, part: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The numbers of the pictures to train on, and of those held out: that part, of each class as many as is fair."""
-    count = max(1, round(part * len(classes)))
+def stratified_split(classes: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return the indices to train on and those held out: that share, in proportion to the sizes of the classes."""
+    count = max(1, round(share * len(classes)))
     if count == len(classes):
-        raise EvaluationError(f"a part of {part:g} of {len(classes)} training pictures leaves none to train on")
+        raise EvaluationError(f"holding out {share:g} of {len(classes)} training images leaves none to train on")
     order = torch.randperm(len(classes), generator=generator)
     by_class = order[classes[order].argsort(stable=True)]
-    # Places at equal distances, in pictures that lie class by class.
+    # Evenly spaced, in images that are ordered by class.
     places = (2 * torch.arange(count) + 1) * len(classes) // (2 * count)
     held_out = torch.zeros(len(classes), dtype=torch.bool)
     held_out[by_class[places]] = True
     return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()
 
 
-def linear_outcome(
+def evaluate_linear(
     model: Model,
     train: ImageSet,
     test: ImageSet,
-    settings: LinearSettings = LinearSettings(),  # noqa: B008 - frozen
+    config: LinearConfig = LinearConfig(),  # noqa: B008 - frozen
     *,
     progress: bool | None = None,
 ) -> Outcome:
-    """`linear_evaluation` as a report: a table, and the validation accuracy from epoch to epoch."""
-    result = linear_evaluation(model, train, test, settings, progress=progress)
-    tested = result.protocol["pictures"]["test"]
-    how = "features computed once, without augmentation" if settings.cached else "fresh views in each epoch"
+    """Report `measure_linear`: accuracies, and the validation accuracy after each epoch."""
+    result = measure_linear(model, train, test, config, progress=progress)
+    tested = result.protocol["images"]["test"]
+    how = "inputs computed once, without augmentation" if config.cached else "new views in each epoch"
     table = Table(
         "Top-1 accuracy of a linear layer on the frozen backbone.",
         ["split", "accuracy"],
         [["test", result.accuracy], ["validation", result.validation_accuracy]],
     )
-    picture = Picture(
+    chart = Figure(
         f"Validation accuracy after each epoch; epoch {result.best_epoch} was tested.",
         draw_curve(result.curve, result.best_epoch),
     )
     return Outcome(
         "Linear evaluation",
-        f"{result.accuracy:.1%} of {tested:,} test pictures get their class from one linear layer "
-        f"(epoch {result.best_epoch} of {settings.epochs}, {how}).",
+        f"A linear layer classifies {tested:,} test images with an accuracy of {result.accuracy:.1%} "
+        f"(epoch {result.best_epoch} of {config.epochs}, {how}).",
         {
             "accuracy": result.accuracy,
             "validation_accuracy": result.validation_accuracy,
@@ -178,7 +178,7 @@ def linear_outcome(
             "curve": list(result.curve),
         },
         result.protocol,
-        [Section("Accuracy", "The backbone is bit-identical before and after.", [table, picture])],
+        [Section("Accuracy", "The backbone is bit-identical before and after.", [table, chart])],
     )
 
 
@@ -186,3 +186,67 @@ def linear_outcome(
 def _accuracy(layer: nn.Linear, features: Tensor, classes: Tensor) -> float:
     scores: Tensor = layer(features)
     return (scores.argmax(1).cpu() == classes).double().mean().item()
+
+
+class LARS(Optimizer):
+    """LARS (You, Gitman, Ginsburg 2017): momentum SGD with a step size adapted to each layer.
+
+    For weights w with gradient g, weight decay β and trust coefficient η:
+    `λ = η·‖w‖ / (‖g‖ + β·‖w‖)`, then `v ← momentum·v + learning rate·λ·(g + β·w)` and `w ← w - v`.
+    λ is used with a weight decay of 0, too. Parameters of one dimension, such as biases, are neither adapted (λ = 1)
+    nor decayed. If weights or gradients are all zero, λ = 1.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust_coefficient: float = 0.001,
+    ) -> None:
+        if lr < 0 or not 0 <= momentum < 1 or weight_decay < 0 or trust_coefficient <= 0:
+            raise ValueError(
+                "lr and weight_decay must be 0 or more, momentum from 0 to below 1, trust_coefficient above 0; "
+                f"got {lr}, {weight_decay}, {momentum}, {trust_coefficient}"
+            )
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "trust_coefficient": trust_coefficient,
+        }
+        super().__init__(params, defaults)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Do one step. `closure`, if given, recomputes the loss and the gradients."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weights in group["params"]:
+                if weights.grad is None:
+                    continue
+                velocity = self.state[weights].setdefault("velocity", torch.zeros_like(weights))
+                gradient = weights.grad if weights.ndim <= 1 else _adapted(weights, weights.grad, group)
+                velocity.mul_(group["momentum"]).add_(gradient, alpha=group["lr"])
+                weights.sub_(velocity)
+        return loss
+
+
+def _adapted(weights: Tensor, gradient: Tensor, group: dict[str, Any]) -> Tensor:
+    """Return λ·(g + β·w)."""
+    decay: float = group["weight_decay"]
+    length = weights.norm()
+    trust: Tensor = group["trust_coefficient"] * length / (gradient.norm() + decay * length)
+    # A branch would synchronize with the GPU. All-zero weights or gradients make this 0, infinite or NaN.
+    trust = torch.where((trust > 0) & trust.isfinite(), trust, 1.0)
+    return trust * (gradient + decay * weights)

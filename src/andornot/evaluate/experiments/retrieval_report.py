@@ -1,4 +1,4 @@
-"""Retrieval as an experiment: measured for one model or several, and reported with tables, charts and hits."""
+"""Report of the retrieval experiment for one or several models: tables, charts and hits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Final
 
 import torch
 
-from ...data import ImageSet, Pictures
+from ...data import ImageSet, ResizedImages
 from ...logic import Formula
 from ...logic.distance import SCORES
 from ...model import Model
 from ..metrics.intervals import Interval
-from ..metrics.operability import CLOSE, Row, summarise
+from ..metrics.operability import CLOSE, RetrievalRow, summarize_runs
 from ..report.charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from ..report.figures import SearchRow, draw_search
-from ..report.outcome import Cell, Outcome, Picture, Section, Table
-from .compared_conditions import CONDITIONS, TRUTH
-from .compared_operators import OPERATORS, Operator, check_operators
+from ..report.outcome import Cell, Figure, Outcome, Section, Table
+from .conditions import CONDITIONS, TRUTH
+from .config import RetrievalConfig
 from .operability import NEIGHBOURS, measure_operability
-from .protocol import Protocol
-from .retrieval import EncodedRetrieval, Retrieval, choose_pictures, encode_retrieval, load, pixels_of_pair
+from .operators import OPERATORS, Operator, check_operators
+from .retrieval import EncodedTask, RetrievalTask, choose_images, encode_task, load_images, load_pair
 
-Rows = Mapping[str, Sequence[Row]]
-"""The rows of each model, by its name."""
+Rows = Mapping[str, Sequence[RetrievalRow]]
+"""Rows of each model, by its name."""
 
 _QUERIES: Final = {
     "a|b": "OR: a|b",
@@ -38,109 +38,105 @@ _DISTANCES: Final = {
     "cross-entropy": "cross-entropy",
     "degrees": "cosine of degrees",
     "features": "cosine of features",
-    TRUTH: "truth in each picture",
+    TRUTH: "truth in each image",
 }
 _BY: Final = {"cross-entropy": "the paper's cross-entropy", "degrees": "the cosine of degrees"}
 _OPERABILITY: Final = (
-    "The difference alone flatters a weak model: one that finds nothing has no reference to be away from. So the "
-    "second table divides it by what the reference is above chance, which is the share of class a in the gallery: 0 is "
-    "as good as a plain picture, 1 as far from it as that is from chance. Nothing stands where the reference is not "
-    "above chance.\n\n"
-    "An operator works, in the first sentence of this page, if all of the interval of its mean rate less that of the "
-    f"reference lies within {CLOSE:.0%} of what that is above chance. It falls short if all of it lies outside."
+    "The difference alone favours weak models: one that finds nothing is close to any reference. So the second table "
+    "divides it by (reference - chance), where chance is the share of class a in the gallery: 0 is as good as a plain "
+    "image, 1 as far from it as chance. Cells are empty if the reference is not above chance.\n\n"
+    "An operator works, in the first sentence of this page, if the interval of its mean rate minus the reference lies "
+    f"within {CLOSE:.0%} of (reference - chance). It falls short if the interval lies outside."
 )
 _GROUPS: Final = (
-    "All bars are of class a, and a colour is what the queries of a group should find. Blue, “like ab”: as much of it "
-    "as a picture of both. Orange, “like a”: as much as a finds. Green, “like b”: as little of it as b finds, for what "
-    "is left of ab after AND with b, or without a, is b."
+    "All bars show the rate of class a; a colour is what the queries of a group should find. Blue, “like ab”: as much "
+    "as an image of both. Orange, “like a”: as much as a. Green, “like b”: as little as b, because ab AND b, or ab "
+    "without a, is b."
 )
-_PICTURED: Final = 3
+_SHOWN_PAIRS: Final = 3
 _HITS: Final = 10
 
 
-def operability_outcome(
+def evaluate_operability(
     model: Model,
     gallery: ImageSet,
     queries: ImageSet | None,
-    protocol: Protocol = Protocol(),  # noqa: B008 - frozen
+    config: RetrievalConfig = RetrievalConfig(),  # noqa: B008 - frozen
     *,
     operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
 ) -> Outcome:
-    """All queries, operators and distances for one model; operators of your own as in `[*PAPER, mine]`."""
+    """Evaluate all queries, operators and distances for one model; pass your own operators as `[*PAPER, mine]`."""
     check_operators(operators)
-    retrieval = choose_pictures(gallery, queries, protocol)
-    encoded = encode_retrieval(model, retrieval, progress=progress)
-    rows = measure_rows(encoded, protocol, operators=operators, progress=progress)
-    pictures = draw_hits("the model", model, retrieval)
-    return retrieval_outcome("Operability of representations", {"the model": rows}, retrieval, protocol, pictures)
+    task = choose_images(gallery, queries, config)
+    encoded = encode_task(model, task, progress=progress)
+    rows = measure_rows(encoded, config, operators=operators, progress=progress)
+    hits = draw_hits("the model", model, task)
+    return report_retrieval("Operability of representations", {"the model": rows}, task, config, hits)
 
 
 def measure_rows(
-    task: EncodedRetrieval,
-    protocol: Protocol,
+    task: EncodedTask,
+    config: RetrievalConfig,
     *,
     operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
-) -> list[Row]:
-    """Searches: a row for each query, operator and distance."""
-    measured = measure_operability(
-        task, top=protocol.top, operators=operators, conditions=CONDITIONS, progress=progress
-    )
-    return summarise([measured], seed=protocol.seed)
+) -> list[RetrievalRow]:
+    """Search, and return a row for each query, operator and distance."""
+    measured = measure_operability(task, top=config.top, operators=operators, conditions=CONDITIONS, progress=progress)
+    return summarize_runs([measured], seed=config.seed)
 
 
-def retrieval_outcome(
+def report_retrieval(
     title: str,
     rows: Rows,
-    retrieval: Retrieval,
-    protocol: Protocol,
-    pictures: Sequence[Picture],
+    task: RetrievalTask,
+    config: RetrievalConfig,
+    hits: Sequence[Figure],
     *,
     first: str | None = None,
 ) -> Outcome:
-    """The report on one or several models that did the same task.
+    """Return the report on one or several models with the same task.
 
-    `first` is the model that the summary begins with, and of which there is most to read; by default the last.
+    The summary begins with the model `first`, which has the most detailed tables; by default the last.
     """
     about = list(rows)[-1] if first not in rows else str(first)
     sections = [
         Section(
-            "What was asked",
-            "a is a picture of one class, b one of another, ab shows both. A query is a picture, or pictures joined "
-            f"by an operator. The figure is the share of class a among the {protocol.top} nearest pictures of the "
-            "gallery, averaged over all combinations of query pictures and over all ordered pairs of classes.\n\n"
-            "Where an operator works, its query finds what a plain picture finds: a|b what ab does, ab&a and ab&~b "
-            "what a does. The smaller the difference to that reference, the better; for NOT, class b must go as well.",
+            "The task",
+            "a is an image of one class, b of another, ab shows both. A query is an image, or images combined by an "
+            f"operator. Its rate is the share of class a among the {config.top} nearest images of the gallery, "
+            "averaged over all combinations of query images and all ordered pairs of classes.\n\n"
+            "If an operator works, its query finds what a plain image finds: a|b what ab finds, ab&a and ab&~b what a "
+            "finds. The smaller the difference to this reference, the better; for NOT, class b must disappear, too.",
         ),
         Section("How far each operator is from its reference", _OPERABILITY, _difference_tables(rows)),
-        Section("Occurrence rates", _GROUPS, list(_charts(rows, protocol.top))),
+        Section("Occurrence rates", _GROUPS, list(_charts(rows, config.top))),
         Section(
             "Operators compared",
-            "The same queries answered in other ways: other logics, and arithmetic on plain vectors. A weight that is "
-            "tuned is chosen for each pair of classes on the pairs that share no class with it. "
-            f"“near b” is b averaged over its {NEIGHBOURS} nearest pictures of the gallery. Conditions (`a and b`) are "
-            "no operators: each picture of the gallery has a truth for each term, as in a gallery without regions, and "
-            "the truest are found.",
-            [*_operator_tables(rows, about, both=not retrieval.mixed), *_negation_charts(rows, about, protocol.top)],
+            "The same queries by other operators: other logics, and vector arithmetic. A tuned weight is chosen for "
+            "each pair of classes on the pairs that share no class with it. "
+            f"“near b” is the mean of the {NEIGHBOURS} gallery images nearest to b. Conditions (`a and b`) are not "
+            "operators: each gallery image has a truth value for each term, as in a gallery without regions, and the "
+            "highest are the hits.",
+            [*_operator_tables(rows, about, both=not task.mixed), *_negation_charts(rows, about, config.top)],
         ),
     ]
-    if pictures:
-        sections.append(Section("Hits", "Queries on the left, the nearest pictures on the right.", pictures))
+    if hits:
+        sections.append(Section("Hits", "Queries on the left, the nearest images on the right.", hits))
     return Outcome(
         title,
         _summary(rows, about),
         {name: [asdict(row) for row in found] for name, found in rows.items()},
         {
-            **protocol.model_dump(),
-            **retrieval.counts(),
-            "combinations of a pair, at most": protocol.pictures**2,
-            "relative negation": "ab with (a, b) one by one: as many combinations as for two operands",
-            "distance of cross-entropy": "-1/N Σ q·log g, the query in the target's place",
-            "tuning": "largest rate of a less rate of b, on pairs that share no class",
+            **config.model_dump(),
+            **task.counts(),
+            "combinations of a pair, at most": config.images_per_class**2,
+            "relative negation": "ab with pairs (a, b): as many combinations as for two operands",
+            "distance of cross-entropy": "-1/N Σ q·log g, with the query as target",
+            "tuning": "largest rate of a minus rate of b, on pairs that share no class",
             "runs": {name: len(found[0].runs) for name, found in rows.items()},
-            "interval": "95 %, bootstrap over unordered pairs of classes, 2,000 resamples; a pair's figure is its mean "
-            "over runs",
+            "interval": "95 %, bootstrap over unordered pairs of classes (means over runs), 2,000 resamples",
             "chance": "the share of class a in the gallery",
         },
         sections,
@@ -148,32 +144,32 @@ def retrieval_outcome(
     )
 
 
-def best_rows(rows: Sequence[Row], query: str) -> list[Row]:
-    """The rows of a query; for NOT the best first: where most of a stays and most of b goes."""
+def best_rows(rows: Sequence[RetrievalRow], query: str) -> list[RetrievalRow]:
+    """Return the rows of a query; for NOT sorted by rate of a minus rate of b, the best first."""
     found = [row for row in rows if row.query == query]
     return sorted(found, key=lambda row: row.b.value - row.a.value) if query.startswith("ab&~b") else found
 
 
 def _summary(rows: Rows, about: str) -> str:
-    """The model by the paper's distance, then the last model by that of search, each in a paragraph."""
-    told = dict.fromkeys([(about, "cross-entropy"), (list(rows)[-1], "degrees")])
-    return "\n\n".join(_rates_in_words(name, rows[name], distance) for name, distance in told)
+    """Return a paragraph on the model by the paper's distance, and one on the last model by the distance of search."""
+    parts = dict.fromkeys([(about, "cross-entropy"), (list(rows)[-1], "degrees")])
+    return "\n\n".join(_rates_in_words(name, rows[name], distance) for name, distance in parts)
 
 
-def _verdict(name: str, found: Sequence[Row]) -> str:
-    """What became of each of the paper's operators, by its distance."""
-    words = {"close": "works", "apart": "falls short", "unclear": "cannot be judged by these pictures"}
+def _verdict(name: str, found: Sequence[RetrievalRow]) -> str:
+    """Return whether each of the paper's operators works, by the paper's distance."""
+    words = {"close": "works", "apart": "falls short", "unclear": "is unclear with these images"}
     of = _of_paper(found, "cross-entropy")
-    told = ", ".join(f"{operator} {words[of[query].closeness]}" for query, operator in _NAMES.items())
-    return f"For {name}, by {_BY['cross-entropy']}: {told}."
+    parts = ", ".join(f"{operator} {words[of[query].closeness]}" for query, operator in _NAMES.items())
+    return f"For {name}, by {_BY['cross-entropy']}: {parts}."
 
 
-def _of_paper(found: Sequence[Row], distance: str) -> dict[str, Row]:
-    """The rows of the paper's operators, by their query."""
+def _of_paper(found: Sequence[RetrievalRow], distance: str) -> dict[str, RetrievalRow]:
+    """Return the rows of the paper's operators, by query."""
     return {row.query: row for row in found if row.operator == "Gödel" and row.distance == distance}
 
 
-def _rates_in_words(name: str, found: Sequence[Row], distance: str) -> str:
+def _rates_in_words(name: str, found: Sequence[RetrievalRow], distance: str) -> str:
     paper = _of_paper(found, distance)
     either, common, without = (paper[query] for query in ("a|b", "ab&a", "ab&~b"))
     return (
@@ -184,23 +180,23 @@ def _rates_in_words(name: str, found: Sequence[Row], distance: str) -> str:
 
 
 def _difference_tables(rows: Rows) -> list[Table]:
-    """The figures that sum up operability: to the reference, as a part of what that is above chance, and over runs."""
+    """Return tables of the difference to the reference: absolute, relative to (reference - chance), and over runs."""
     captions = {
         "difference": "The paper's operators: mean absolute difference to the reference rate over all ordered pairs; "
-        "less is better.",
-        "relative": "The same, divided by what the reference rate is above chance; less is better.",
+        "lower is better.",
+        "relative": "The same, divided by (reference rate - chance); lower is better.",
     }
     tables = [_paper_table(rows, caption, attrgetter(name)) for name, caption in captions.items()]
     several = {name: found for name, found in rows.items() if len(found[0].runs) > 1}
     if several:
         counts = ", ".join(f"{name} {len(found[0].runs)}" for name, found in several.items())
-        caption = f"The difference over trainings with different seeds ({counts} runs), of the same pictures."
-        tables.append(_paper_table(several, caption, lambda row: row.spread("difference")))
+        caption = f"The difference over training seeds ({counts} runs), for the same images."
+        tables.append(_paper_table(several, caption, lambda row: row.over_runs("difference")))
     return tables
 
 
-def _paper_table(rows: Rows, caption: str, cell: Callable[[Row], Cell]) -> Table:
-    """A line for each model and distance, a column for each query of the paper."""
+def _paper_table(rows: Rows, caption: str, cell: Callable[[RetrievalRow], Cell]) -> Table:
+    """Return a table with a row for each model and distance, and a column for each query of the paper."""
     columns = list(_QUERIES.values())
     lines: list[list[Cell]] = []
     for name, found in rows.items():
@@ -210,38 +206,38 @@ def _paper_table(rows: Rows, caption: str, cell: Callable[[Row], Cell]) -> Table
     return Table(caption, ["model", "compared by", *columns], lines, best=dict.fromkeys(columns, "low"))
 
 
-def _charts(rows: Rows, top: int) -> list[Picture]:
-    """The paper's bar chart, once for each distance."""
+def _charts(rows: Rows, top: int) -> list[Figure]:
+    """Return the paper's bar chart for each distance."""
     charts = []
     for distance in ("cross-entropy", "degrees"):
         groups = [
-            RateGroup("like ab", {"ab": _of(rows, "ab", distance), "a|b": _of(rows, "a|b", distance)}),
+            RateGroup("like ab", {"ab": _rates(rows, "ab", distance), "a|b": _rates(rows, "a|b", distance)}),
             RateGroup(
                 "like a",
                 {
-                    "a": _of(rows, "a", distance),
-                    "ab&a": _of(rows, "ab&a", distance),
-                    "ab&~b": _of(rows, "ab&~b", distance),
-                    "ab&~b, keeping a": _of(rows, "ab&~b|a", distance),
+                    "a": _rates(rows, "a", distance),
+                    "ab&a": _rates(rows, "ab&a", distance),
+                    "ab&~b": _rates(rows, "ab&~b", distance),
+                    "ab&~b, keeping a": _rates(rows, "ab&~b|a", distance),
                 },
             ),
-            # Over all ordered pairs, class a after ab&b is what class b is after ab&a.
+            # Over all ordered pairs, class a after ab&b equals class b after ab&a.
             RateGroup(
                 "like b",
                 {
-                    "b": _of(rows, "a", distance, "b"),
-                    "ab&b": _of(rows, "ab&a", distance, "b"),
-                    "ab&~a": _of(rows, "ab&~b", distance, "b"),
+                    "b": _rates(rows, "a", distance, "b"),
+                    "ab&b": _rates(rows, "ab&a", distance, "b"),
+                    "ab&~a": _rates(rows, "ab&~b", distance, "b"),
                 },
             ),
         ]
-        caption = f"Share of class a among the {top} nearest pictures by {_DISTANCES[distance]}; dashed: the reference."
-        charts.append(Picture(caption, draw_rates(groups, list(rows), top=top)))
+        caption = f"Share of class a among the {top} nearest images by {_DISTANCES[distance]}; dashed: the reference."
+        charts.append(Figure(caption, draw_rates(groups, list(rows), top=top)))
     return charts
 
 
-def _of(rows: Rows, query: str, distance: str, of_class: str = "a") -> list[Interval]:
-    """The rate of a class for a query of the paper, in each model."""
+def _rates(rows: Rows, query: str, distance: str, of_class: str = "a") -> list[Interval]:
+    """Return the rate of a class for a query of the paper, for each model."""
     return [
         getattr(row, of_class)
         for found in rows.values()
@@ -272,13 +268,13 @@ def _operator_tables(rows: Rows, about: str, both: bool) -> list[Table]:
         if query in ("a|b", "ab&a"):
             best = {n: how for n, how in best.items() if not n.endswith("class b")}
         reference = "ab" if query == "a|b" else "a"
-        caption = f"{title}. Rates of both classes, and the mean absolute difference of class a to that of {reference}."
+        caption = f"{title}. Rates of both classes, and the mean absolute difference of class a to {reference}."
         tables.append(Table(caption, ["operator", "compared by", *names], lines, best=best))
     return tables
 
 
-def _negation_charts(rows: Rows, about: str, top: int) -> list[Picture]:
-    """All answers to NOT, of the model that the report is about, and of the last."""
+def _negation_charts(rows: Rows, about: str, top: int) -> list[Figure]:
+    """Return charts of all operators for NOT, for the main model of the report and for the last."""
     charts = []
     for name in dict.fromkeys([about, list(rows)[-1]]):
         queries = {
@@ -289,36 +285,36 @@ def _negation_charts(rows: Rows, about: str, top: int) -> list[Picture]:
             if row.query.startswith("ab&~b")
         }
         reference = next(row for row in rows[name] if (row.query, row.distance) == ("a", "degrees"))
-        caption = f"Taking b away from ab, for {name}: class a should stay, class b should go."
-        charts.append(Picture(caption, draw_both_rates(queries, BothRates(reference.a, reference.b), top=top)))
+        caption = f"Removing b from ab, for {name}: class a should stay, class b should go."
+        charts.append(Figure(caption, draw_both_rates(queries, BothRates(reference.a, reference.b), top=top)))
     return charts
 
 
-def draw_hits(name: str, model: Model, retrieval: Retrieval, distance: str = "cross-entropy") -> list[Picture]:
-    """The nearest pictures for a few pairs of classes, evenly taken, and their first query pictures."""
-    gallery = load(model, retrieval.gallery)
+def draw_hits(name: str, model: Model, task: RetrievalTask, distance: str = "cross-entropy") -> list[Figure]:
+    """Return figures of the nearest images for the first query images of a few, evenly spaced pairs of classes."""
+    gallery = load_images(model, task.gallery)
     score = SCORES[distance]
     searched = score.gallery(model.encode(gallery))
-    pairs = list(retrieval.pairs)
-    chosen = [pairs[i * len(pairs) // min(_PICTURED, len(pairs))] for i in range(min(_PICTURED, len(pairs)))]
-    pictures = []
+    pairs = list(task.pairs)
+    chosen = [pairs[i * len(pairs) // min(_SHOWN_PAIRS, len(pairs))] for i in range(min(_SHOWN_PAIRS, len(pairs)))]
+    figures = []
     for a, b in chosen:
         first = {
-            "a": _first(load(model, retrieval.singles[a])),
-            "b": _first(load(model, retrieval.singles[b])),
-            "ab": _first(pixels_of_pair(model, retrieval.pairs[a, b])),
+            "a": _first(load_images(model, task.singles[a])),
+            "b": _first(load_images(model, task.singles[b])),
+            "ab": _first(load_pair(model, task.pairs[a, b])),
         }
-        values = {letter: model.encode(picture) for letter, picture in first.items()}
+        values = {letter: model.encode(image) for letter, image in first.items()}
         rows = []
         for text in ("ab", "a | b", "ab & a", "ab & b", "ab & ~a", "ab & ~b"):
             formula = Formula(text)
             nearest = (searched @ score.query(formula.evaluate(values)).flatten()).argsort(descending=True)[:_HITS]
             rows.append(SearchRow(text, [first[letter] for letter in formula.names], list(gallery[nearest])))
-        names = retrieval.class_names
+        names = task.class_names
         caption = f"a is “{names[a]}”, b is “{names[b]}”: {name}, by {_BY[distance]}."
-        pictures.append(Picture(caption, draw_search(rows)))
-    return pictures
+        figures.append(Figure(caption, draw_search(rows)))
+    return figures
 
 
-def _first(pictures: Pictures | torch.Tensor) -> torch.Tensor:
-    return pictures[:1][0]
+def _first(images: ResizedImages | torch.Tensor) -> torch.Tensor:
+    return images[:1][0]

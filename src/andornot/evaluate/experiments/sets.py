@@ -1,25 +1,28 @@
-"""Which pictures of a data set an experiment takes for what."""
+"""Image sets of experiments: which split is trained on, tested on or searched, and whether its labels fit."""
 
-from ...data import ImageSet, open_images, scenes, source_of
-from ...data.parts import years
+from torch import Tensor
+
+from ...data import ImageSet, ResizedImages, open_images, scenes, source_of
+from ...data.splits import years
 from ..errors import EvaluationError
+from ..metrics.ranking import single_classes
 
 
 def train_and_test(data: str) -> tuple[ImageSet, ImageSet]:
-    """The part of a data set to learn from, and the part to be measured on."""
+    """Return the training split and the test split of a data set."""
     splits = open_images(data).splits
     for train, test in (("trainval", "test"), ("train", "test"), ("train", "val")):
         for year in years(splits):
             if {train + year, test + year} <= set(splits):
                 return open_images(data, split=train + year), open_images(data, split=test + year)
     raise EvaluationError(
-        f"{data} has no part to be measured on: it needs the splits train and test (or val), "
+        f"{data} has no split to test on: it needs the splits train and test (or val), "
         f"and has {', '.join(splits) or 'none'}"
     )
 
 
 def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
-    """The pictures to search and those to ask with; None where these are to be held out of the others."""
+    """Return the images to search and the query images; None if queries are to be held out of the gallery."""
     images = open_images(data)
     if images.split is None and "test" in images.splits:
         return train_and_test(data)
@@ -29,5 +32,38 @@ def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
 
 
 def attribution(data: str) -> dict[str, str]:
-    """Whose pictures a report shows, where that has to be said: as a setting of the experiment."""
-    return {"pictures": scenes.ATTRIBUTION} if source_of(data) == "scenes" else {}
+    """Return the attribution that a report with these images must show, as a setting; empty if none is needed."""
+    return {"images": scenes.ATTRIBUTION} if source_of(data) == "scenes" else {}
+
+
+def check_labels(train: ImageSet, test: ImageSet, *, single_class: bool = False) -> None:
+    """Raise an EvaluationError for sets without labels or with different classes, before any image is read."""
+    for name, images in (("training", train), ("test", test)):
+        if images.labels is None:
+            raise EvaluationError(
+                f"the {name} images have no labels: use a labelled source, such as digits or imagefolder:PATH"
+            )
+    if train.class_names != test.class_names:
+        raise EvaluationError(
+            f"the training images have {_list_classes(train.class_names)}, and the test images "
+            f"{_list_classes(test.class_names)}: both need the same classes in the same order"
+        )
+    if single_class:
+        class_labels(train, "training")
+        class_labels(test, "test")
+
+
+def class_labels(images: ImageSet | ResizedImages, name: str) -> Tensor:
+    """Return the class `(n,)` of each image; raise an EvaluationError if an image has no class or several."""
+    classes = single_classes(images.labels)
+    if classes is None:
+        raise EvaluationError(
+            f"some {name} images have no class or several, and this evaluation needs exactly one: "
+            "try multilabel evaluation"
+        )
+    return classes
+
+
+def _list_classes(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return f"{len(names)} classes ({shown})"

@@ -1,34 +1,46 @@
-"""Words as queries, on labelled pictures: does the name of a class find its pictures, alone and in conditions?"""
+"""Words as queries on labelled images: does the name of a class find its images, alone and in conditions?"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...data import ImageSet, Pictures
+from ...data import ImageSet, ResizedImages
 from ...errors import unknown as not_known
 from ...model import Model
-from ...words import KeptClasses, Meaning, NamedClasses, UnknownWordError, Words, truth_of, words_of
+from ...words import (
+    ImageNetVocabulary,
+    Meaning,
+    ModelVocabulary,
+    QuantizedClasses,
+    UnknownWordError,
+    truth_of,
+    vocabulary_for,
+)
 from ..errors import EvaluationError
-from ..metrics.average_precision import average_precision
-from ..metrics.precision import precision_at
+from ..metrics.intervals import MeanStd
+from ..metrics.ranking import average_precision, precision_at
 from ..report.outcome import Outcome, Section, Table
-from .examples import EXAMPLES, WAYS, Comparison, Found, compare
+from .conditions import GalleryTruths
 
-# Names of classes that WordNet spells otherwise, or has for something else.
+# Class names that WordNet spells differently, or uses for something else.
 SPELLINGS: Final = {"motorbike": "motorcycle", "tvmonitor": "television"}
-# Pictures that a pair of classes needs to take part: with just these two, and with each alone.
-_BOTH, _ALONE = 9, 12
+# Images that a pair of classes needs to take part: with exactly these two, and with each alone.
+_MIN_BOTH, _MIN_ALONE = 9, 12
+
+QUERY_KINDS: Final = ("word", "one image", "like of three", "word and image")
+# Example images drawn for a class: "one image" uses the first, "like of three" all of them.
+_EXAMPLES: Final = 3
 
 Scores = dict[str, Tensor]
-"""By how it is asked: the truth of each class in each picture `(n, classes)`."""
+"""By kind of word query: the truth of each class in each image `(n, classes)`."""
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Classes whose names are words: their numbers, names and meanings; and what to say of the others."""
+class _KnownClasses:
+    """Classes whose names are known words: numbers, names and meanings; and the error message of each other class."""
 
     numbers: Sequence[int]
     names: Sequence[str]
@@ -36,7 +48,21 @@ class _Asked:
     unknown: Mapping[str, str]
 
 
-def words_outcome(
+class QueryMetrics(NamedTuple):
+    """Precision and average precision of one kind of query, over draws of examples."""
+
+    precision: MeanStd
+    average_precision: MeanStd
+
+
+class ExampleComparison(NamedTuple):
+    """Metrics by class and kind of query, and their means over classes."""
+
+    by_class: dict[str, dict[str, QueryMetrics]]
+    means: dict[str, QueryMetrics]
+
+
+def evaluate_words(
     model: Model,
     images: ImageSet,
     *,
@@ -45,57 +71,58 @@ def words_outcome(
     draws: int = 5,
     seed: int = 0,
 ) -> Outcome:
-    """Precision and average precision of each class's name as a query, and of two of them joined by `and`, `and not`.
+    """Measure class names as queries: alone, two joined by `and` and `and not`, and compared with example images.
 
-    `spellings` says which word to ask with for a class, where that is not its name. Beside the word a class is asked
-    for with example pictures, which are drawn so many times.
+    `spellings` maps a class to the word to use instead of its name. `draws` is how often example images are drawn.
     """
     for name, number in (("top", top), ("draws", draws)):
         if number < 1:
             raise EvaluationError(f"{name} must be 1 or more, not {number}")
     if not images.class_names:
-        raise EvaluationError("words are measured on pictures with labels, and these have none: try voc:PATH")
+        raise EvaluationError("words are evaluated on labelled images, and these have no labels: try voc:PATH")
     for name in spellings or ():
         if name not in images.class_names:
             raise EvaluationError(not_known("class", name, images.class_names))
-    words = words_of(model)
-    asked = _ask(words, images.class_names, {**SPELLINGS, **(spellings or {})})
-    pictures = images.pictures(model.size, model.recipe.fit)
-    all_labels = _labels(pictures)
-    labels = all_labels[:, list(asked.numbers)]
-    evidence, degrees = _look(model, words, pictures)
-    scores = _scores(words, asked, evidence)
-    single, pairs = _single_table(scores, labels, asked, top), pair_figures(scores, labels, top)
-    means = {how: _means(single[how]) for how in scores}
+    words = vocabulary_for(model)
+    classes = _look_up_classes(words, images.class_names, {**SPELLINGS, **(spellings or {})})
+    resized = images.resized(model.size, model.recipe.fit)
+    all_labels = _labels(resized)
+    labels = all_labels[:, list(classes.numbers)]
+    evidence, degrees = _encode(model, words, resized)
+    scores = _score_classes(words, classes, evidence)
+    single, pairs = _measure_classes(scores, labels, classes, top), measure_pairs(scores, labels, top)
+    means = {kind: _class_means(single[kind]) for kind in scores}
     best = next(iter(means))
     alone = labels & (all_labels.sum(1) == 1)[:, None]
-    compared = compare(degrees, scores[best], labels, alone, asked.names, top=top, draws=draws, seed=seed)
+    compared = compare_with_examples(
+        degrees, scores[best], labels, alone, classes.names, top=top, draws=draws, seed=seed
+    )
     return Outcome(
         "Words as queries",
-        f"{len(asked.names)} of {len(images.class_names)} class names are words. Of the {top} best hits "
+        f"{len(classes.names)} of {len(images.class_names)} class names are words. Of the {top} best hits "
         f"{means[best]['precision']:.1%} are right; the mean average precision is {means[best]['mAP']:.3f}.",
         {
-            how: {**means[how], **pairs.get(how, {}), "by_class": {row[0]: row[1:] for row in single[how]}}
-            for how in scores
+            kind: {**means[kind], **pairs.get(kind, {}), "by_class": {row[0]: row[1:] for row in single[kind]}}
+            for kind in scores
         }
-        | {"unknown": dict(asked.unknown), "examples": _example_figures(compared)},
+        | {"unknown": dict(classes.unknown), "examples": _example_metrics(compared)},
         {
             "evaluation": "words",
             "model": model.id,
             "top": top,
-            "pictures": len(pictures),
-            "asked": {name: meaning.name for name, meaning in zip(asked.names, asked.meanings, strict=True)},
-            "unknown": dict(asked.unknown),
-            "pairs": f"at least {_BOTH} pictures with just these two classes, and {_ALONE} with each alone",
-            "examples": f"{EXAMPLES} pictures of each class with nothing else, drawn {draws} times, not in the ranking",
+            "images": len(resized),
+            "asked": {name: meaning.name for name, meaning in zip(classes.names, classes.meanings, strict=True)},
+            "unknown": dict(classes.unknown),
+            "pairs": f"at least {_MIN_BOTH} images with exactly these two classes, and {_MIN_ALONE} with each alone",
+            "examples": f"{_EXAMPLES} images of each class with nothing else, drawn {draws} times, not ranked",
             "seed": seed,
-            "unreadable_pictures_left_out": len(pictures.broken),
+            "unreadable_images_left_out": len(resized.broken),
         },
-        _sections(scores, single, means, pairs, asked, top, compared),
+        _sections(scores, single, means, pairs, classes, top, compared),
     )
 
 
-def _ask(words: Words, class_names: Sequence[str], spellings: Mapping[str, str]) -> _Asked:
+def _look_up_classes(words: ModelVocabulary, class_names: Sequence[str], spellings: Mapping[str, str]) -> _KnownClasses:
     known: list[tuple[int, str, Meaning]] = []
     unknown = {}
     for number, name in enumerate(class_names):
@@ -104,82 +131,89 @@ def _ask(words: Words, class_names: Sequence[str], spellings: Mapping[str, str])
         except UnknownWordError as error:
             unknown[name] = str(error)
     if not known:
-        raise EvaluationError(f"no class has a name that is a word: {next(iter(unknown.values()))}")
+        raise EvaluationError(f"no class name is a known word: {next(iter(unknown.values()))}")
     numbers, names, meanings = zip(*known, strict=True)
-    return _Asked(numbers, names, meanings, unknown)
+    return _KnownClasses(numbers, names, meanings, unknown)
 
 
-def _labels(pictures: Pictures) -> Tensor:
-    if pictures.labels is None:
-        raise EvaluationError("words are measured on pictures with labels, and these have none: try voc:PATH")
-    return torch.as_tensor(pictures.labels) > 0
+def _labels(images: ResizedImages) -> Tensor:
+    if images.labels is None:
+        raise EvaluationError("words are evaluated on labelled images, and these have no labels: try voc:PATH")
+    return torch.as_tensor(images.labels) > 0
 
 
-def _look(model: Model, words: Words, pictures: Pictures) -> tuple[Tensor, Tensor]:
-    """What one pass over the pictures gives: the evidence for words, and the degrees of features."""
-    seen = [(words.evidence(maps).cpu(), model.backbone.pool(maps).cpu()) for maps in model.look(pictures)]
-    evidence, activations = zip(*seen, strict=True)
-    return torch.cat(evidence), model.represent(torch.cat(activations)).degrees
+def _encode(model: Model, words: ModelVocabulary, images: ResizedImages) -> tuple[Tensor, Tensor]:
+    """Return the evidence for words and the possession degrees, from one pass over the images."""
+    encoded = [
+        (words.evidence(maps).cpu(), model.backbone.pool(maps).cpu()) for maps in model.iter_feature_maps(images)
+    ]
+    evidence, activations = zip(*encoded, strict=True)
+    return torch.cat(evidence), model.encode_activations(torch.cat(activations)).degrees
 
 
-def _scores(words: Words, asked: _Asked, evidence: Tensor) -> Scores:
-    """The ways to ask that are compared; the first is the one that the summary speaks of."""
+def _score_classes(words: ModelVocabulary, classes: _KnownClasses, evidence: Tensor) -> Scores:
+    """Return the truth of each class by kind of word query; the summary reports the first kind."""
 
-    def truths(seen: Tensor) -> Tensor:
-        return torch.stack([truth_of(words.support(meaning, seen)) for meaning in asked.meanings], 1)
+    def truths(evidence: Tensor) -> Tensor:
+        return torch.stack(
+            [truth_of(words.support(meaning, evidence), meaning.half) for meaning in classes.meanings], 1
+        )
 
     scores = {"words": truths(evidence)}
-    if isinstance(words, NamedClasses):
-        kept = KeptClasses.of(evidence)
-        scores[f"words, {kept.classes.shape[1]} classes kept"] = truths(kept.evidence())
+    if isinstance(words, ImageNetVocabulary):
+        kept = QuantizedClasses.of(evidence)
+        stored = torch.cat([kept.evidence(), evidence[:, kept.evidence().shape[1] :]], 1)
+        scores[f"words, {kept.classes.shape[1]} classes kept"] = truths(stored)
     return scores
 
 
-def _single_table(scores: Scores, labels: Tensor, asked: _Asked, top: int) -> dict[str, list[tuple[str, float, float]]]:
-    """For each way to ask: name, precision and average precision of each class that some picture shows."""
-    there = [column for column in range(labels.shape[1]) if bool(labels[:, column].any())]
-    if not there:
-        raise EvaluationError("no picture shows a class whose name is a word")
+def _measure_classes(
+    scores: Scores, labels: Tensor, classes: _KnownClasses, top: int
+) -> dict[str, list[tuple[str, float, float]]]:
+    """Return name, precision and average precision of each class that some image shows, by kind of query."""
+    present = [column for column in range(labels.shape[1]) if bool(labels[:, column].any())]
+    if not present:
+        raise EvaluationError("no image shows a class whose name is a known word")
     return {
-        how: [
+        kind: [
             (
-                asked.names[column],
+                classes.names[column],
                 precision_at(top, truth[:, column], labels[:, column]),
                 average_precision(truth[:, column], labels[:, column]),
             )
-            for column in there
+            for column in present
         ]
-        for how, truth in scores.items()
+        for kind, truth in scores.items()
     }
 
 
-def _means(rows: Sequence[tuple[str, float, float]]) -> dict[str, float]:
+def _class_means(rows: Sequence[tuple[str, float, float]]) -> dict[str, float]:
     _, precisions, averages = zip(*rows, strict=True)
     return {"precision": sum(precisions) / len(rows), "mAP": sum(averages) / len(rows)}
 
 
-def pair_figures(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str, float]]:
-    """For each way to ask: the mean over pairs of what `a and b` and `a and not b` find; nothing without pairs."""
-    pairs = pairs_of(labels)
+def measure_pairs(scores: Scores, labels: Tensor, top: int) -> dict[str, dict[str, float]]:
+    """Return the mean precision of `a and b` and `a and not b` over pairs of classes, by kind; empty without pairs."""
+    pairs = find_pairs(labels)
     if not pairs:
         return {}
 
-    def found(score: Callable[[int, int], Tensor], wanted: Callable[[int, int], Tensor]) -> float:
+    def mean_precision(score: Callable[[int, int], Tensor], wanted: Callable[[int, int], Tensor]) -> float:
         return sum(precision_at(top, score(a, b), wanted(a, b)) for a, b in pairs) / len(pairs)
 
-    figures = {}
-    for how, truth in scores.items():
-        both = found(lambda a, b: truth[:, a] * truth[:, b], lambda a, b: labels[:, a] & labels[:, b])  # noqa: B023
-        rest = [
-            found(lambda a, b: truth[:, a] * (1 - truth[:, b]), which)  # noqa: B023
+    metrics = {}
+    for kind, truth in scores.items():
+        both = mean_precision(lambda a, b: truth[:, a] * truth[:, b], lambda a, b: labels[:, a] & labels[:, b])  # noqa: B023
+        shown = [
+            mean_precision(lambda a, b: truth[:, a] * (1 - truth[:, b]), which)  # noqa: B023
             for which in (lambda a, _: labels[:, a], lambda _, b: labels[:, b])
         ]
-        figures[how] = {"pairs": len(pairs), "and_both": both, "and_not_a": rest[0], "and_not_b": rest[1]}
-    return figures
+        metrics[kind] = {"pairs": len(pairs), "and_both": both, "and_not_a": shown[0], "and_not_b": shown[1]}
+    return metrics
 
 
-def pairs_of(labels: Tensor) -> list[tuple[int, int]]:
-    """Ordered pairs of classes with enough pictures of both and of each alone."""
+def find_pairs(labels: Tensor) -> list[tuple[int, int]]:
+    """Return ordered pairs of classes with enough images of both and of each alone."""
     count = labels.sum(1)
     alone = (labels & (count == 1)[:, None]).sum(0)
     both = (labels & (count == 2)[:, None]).long()
@@ -189,8 +223,70 @@ def pairs_of(labels: Tensor) -> list[tuple[int, int]]:
         (a, b)
         for a in classes
         for b in classes
-        if a != b and together[a, b] >= _BOTH and min(int(alone[a]), int(alone[b])) >= _ALONE
+        if a != b and together[a, b] >= _MIN_BOTH and min(int(alone[a]), int(alone[b])) >= _MIN_ALONE
     ]
+
+
+def compare_with_examples(
+    degrees: Tensor,
+    words: Tensor,
+    labels: Tensor,
+    alone: Tensor,
+    names: Sequence[str],
+    *,
+    top: int,
+    draws: int,
+    seed: int,
+) -> ExampleComparison | None:
+    """Compare word and example images of each class, by word truths and labels `(n, classes)`; None without examples.
+
+    Examples are drawn from the images that show a class and nothing else, `alone` `(n, classes)`, and are left out
+    of the ranking for every kind of query.
+    """
+    truths, random = GalleryTruths(degrees), torch.Generator().manual_seed(seed)
+    runs: dict[str, list[dict[str, tuple[float, float]]]] = {}
+    for column, name in enumerate(names):
+        candidates = torch.nonzero(alone[:, column])[:, 0]
+        if len(candidates) <= _EXAMPLES:
+            continue
+        runs[name] = []
+        for _ in range(draws):
+            drawn = candidates[torch.randperm(len(candidates), generator=random)[:_EXAMPLES]].tolist()
+            word = words[:, column]
+            scores = (
+                word,
+                truths.of_examples(drawn[:1]),
+                truths.of_examples(drawn),
+                word * truths.of_examples(drawn[:1], expanded=True),
+            )
+            ranked = torch.ones(len(labels), dtype=torch.bool)
+            ranked[drawn] = False
+            wanted = labels[ranked, column]
+            metrics = [
+                (precision_at(top, score[ranked], wanted), average_precision(score[ranked], wanted)) for score in scores
+            ]
+            runs[name].append(dict(zip(QUERY_KINDS, metrics, strict=True)))
+    if not runs:
+        return None
+    by_class = {
+        name: {kind: _over_draws([draw[kind] for draw in of_class]) for kind in QUERY_KINDS}
+        for name, of_class in runs.items()
+    }
+    means = {
+        kind: _over_draws([_mean_pair([of_class[draw][kind] for of_class in runs.values()]) for draw in range(draws)])
+        for kind in QUERY_KINDS
+    }
+    return ExampleComparison(by_class, means)
+
+
+def _mean_pair(metrics: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    precisions, averages = zip(*metrics, strict=True)
+    return sum(precisions) / len(metrics), sum(averages) / len(metrics)
+
+
+def _over_draws(metrics: Sequence[tuple[float, float]]) -> QueryMetrics:
+    precisions, averages = zip(*metrics, strict=True)
+    return QueryMetrics(MeanStd.of(precisions), MeanStd.of(averages))
 
 
 def _sections(
@@ -198,20 +294,20 @@ def _sections(
     single: Mapping[str, Sequence[tuple[str, float, float]]],
     means: Mapping[str, Mapping[str, float]],
     pairs: Mapping[str, Mapping[str, float]],
-    asked: _Asked,
+    classes: _KnownClasses,
     top: int,
-    compared: Comparison | None,
+    compared: ExampleComparison | None,
 ) -> list[Section]:
     first = next(iter(scores))
     overall = Table(
         f"Means over classes: precision of the {top} best hits, and average precision.",
-        ["asked by", f"precision at {top}", "average precision"],
-        [[how, means[how]["precision"], means[how]["mAP"]] for how in scores],
+        ["query", f"precision at {top}", "average precision"],
+        [[kind, means[kind]["precision"], means[kind]["mAP"]] for kind in scores],
     )
-    meaning_of = dict(zip(asked.names, asked.meanings, strict=True))
+    meaning_of = dict(zip(classes.names, classes.meanings, strict=True))
     by_class = Table(
-        "Each class by its name alone, and what the name was taken for.",
-        ["class", "taken for", f"precision at {top}", "average precision"],
+        "Each class by its name alone, and the meaning of the name.",
+        ["class", "meaning", f"precision at {top}", "average precision"],
         [
             [name, f"{meaning_of[name].name}: {meaning_of[name].gloss}", precision, average]
             for name, precision, average in single[first]
@@ -219,55 +315,62 @@ def _sections(
     )
     sections = [Section("One word", content=[overall, by_class])]
     if compared is not None:
-        sections.append(_comparison(compared, top))
+        sections.append(_example_section(compared, top))
     if pairs:
         conditions = Table(
-            f"Means over {pairs[first]['pairs']:.0f} ordered pairs: which share of the {top} best hits shows what.",
-            ["asked by", "a and b: both", "a and not b: a", "a and not b: b"],
-            [[how, pairs[how]["and_both"], pairs[how]["and_not_a"], pairs[how]["and_not_b"]] for how in scores],
+            f"Means over {pairs[first]['pairs']:.0f} ordered pairs: share of the {top} best hits that show the class.",
+            ["query", "a and b: both", "a and not b: a", "a and not b: b"],
+            [[kind, pairs[kind]["and_both"], pairs[kind]["and_not_a"], pairs[kind]["and_not_b"]] for kind in scores],
         )
         sections.append(Section("Two words", content=[conditions]))
-    if asked.unknown:
-        table = Table("Class names that are no words.", ["class", "why"], [list(row) for row in asked.unknown.items()])
-        sections.append(Section("Not known", content=[table]))
+    if classes.unknown:
+        rows = [list(row) for row in classes.unknown.items()]
+        table = Table("Class names that are not known words.", ["class", "reason"], rows)
+        sections.append(Section("Unknown words", content=[table]))
     return sections
 
 
-def _comparison(compared: Comparison, top: int) -> Section:
+def _example_section(compared: ExampleComparison, top: int) -> Section:
     overall = Table(
         "Means over classes; after ± the standard deviation over draws of the examples.",
-        ["asked by", f"precision at {top}", "average precision"],
-        [[way, *compared.means[way]] for way in WAYS],
+        ["query", f"precision at {top}", "average precision"],
+        [[kind, *compared.means[kind]] for kind in QUERY_KINDS],
         best={f"precision at {top}": "high", "average precision": "high"},
     )
     by_class = [
         Table(
             f"The {what} of each class.",
-            ["class", *WAYS],
-            [[name, *(getattr(ways[way], which) for way in WAYS)] for name, ways in compared.by_class.items()],
+            ["class", *QUERY_KINDS],
+            [
+                [name, *(getattr(kinds[kind], which) for kind in QUERY_KINDS)]
+                for name, kinds in compared.by_class.items()
+            ],
         )
-        for which, what in (("precision", f"precision of the {top} best hits"), ("average", "average precision"))
+        for which, what in (
+            ("precision", f"precision of the {top} best hits"),
+            ("average_precision", "average precision"),
+        )
     ]
     text = (
-        "Examples are pictures of a class with nothing else, and are not in the ranking of any of these. "
-        "Pictures are compared as wholes, as a gallery without regions does it."
+        "Examples are images of a class with nothing else, and are left out of every ranking. Whole images are "
+        "compared, as in a gallery without regions."
     )
-    return Section("Words and pictures", text, [overall, *by_class])
+    return Section("Words and images", text, [overall, *by_class])
 
 
-def _example_figures(compared: Comparison | None) -> dict[str, object]:
+def _example_metrics(compared: ExampleComparison | None) -> dict[str, object]:
     if compared is None:
         return {}
 
-    def plain(found: Mapping[str, Found]) -> dict[str, dict[str, float]]:
+    def to_data(kinds: Mapping[str, QueryMetrics]) -> dict[str, dict[str, float]]:
         return {
-            way: {
-                "precision": figures.precision.mean,
-                "precision_deviation": figures.precision.deviation,
-                "mAP": figures.average.mean,
-                "mAP_deviation": figures.average.deviation,
+            kind: {
+                "precision": metrics.precision.mean,
+                "precision_std": metrics.precision.std,
+                "mAP": metrics.average_precision.mean,
+                "mAP_std": metrics.average_precision.std,
             }
-            for way, figures in found.items()
+            for kind, metrics in kinds.items()
         }
 
-    return {**plain(compared.means), "by_class": {name: plain(ways) for name, ways in compared.by_class.items()}}
+    return {**to_data(compared.means), "by_class": {name: to_data(kinds) for name, kinds in compared.by_class.items()}}

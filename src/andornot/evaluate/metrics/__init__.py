@@ -1,1 +1,1 @@
-"""Pure functions on arrays: what is measured, without models, pictures or files."""
+"""Metrics: pure functions on tensors, without models, images or files."""

@@ -1,4 +1,4 @@
-"""Operability in numbers: how far a query made by an operator is from the plain query that it should behave like."""
+"""Operability: the difference between a query made by an operator and the plain query it should behave like."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from .intervals import Interval, Spread, bootstrap, bootstrap_ratio
+from .intervals import Interval, MeanStd, bootstrap, bootstrap_ratio
 
 Query = Literal["a|b", "ab&a", "ab&~b", "ab&~b|a"]
-"""What is asked for; the last is the paper's relative negation, which keeps what a and b share."""
+"""Queries of the retrieval task; the last is the paper's relative negation, which keeps what a and b share."""
 
-# A query, and the plain query that it should behave like.
+# The plain query that each query should behave like.
 REFERENCES: Final[dict[Query, str]] = {"a|b": "ab", "ab&a": "a", "ab&~b": "a", "ab&~b|a": "a"}
 
 Closeness = Literal["close", "apart", "unclear"]
 
-# A rate is close to its reference within this part of what that is above chance.
+# A rate is close to its reference if they differ by at most this share of (reference - chance).
 CLOSE: Final = 0.2
 
 
 def closeness(shift: Interval, above_chance: float | None) -> Closeness:
-    """Whether a rate is close to its reference, by the whole interval of their difference.
+    """Return whether a rate is close to its reference, by the interval of their difference.
 
-    `above_chance` is what the reference is above chance; None where that is not sure, and there is nothing to judge by.
+    `above_chance` is reference - chance, or None if the reference may not be above chance: then it is "unclear".
 
     >>> closeness(Interval(-0.1, -0.11, -0.09), above_chance=0.8), closeness(Interval(-0.1, -0.11, -0.09), 0.4)
     ('close', 'apart')
@@ -40,7 +40,7 @@ def closeness(shift: Interval, above_chance: float | None) -> Closeness:
 
 
 class Key(NamedTuple):
-    """A way to search: the query, the operator's name ("" for a picture as it is), and the distance."""
+    """A way to search: query, name of the operator ("" for a plain image), and distance."""
 
     query: str
     operator: str
@@ -49,9 +49,9 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """Occurrence rates of one way to search: of class a, of class b, and of both in one picture, `(pairs, 2, 3)`.
+    """Occurrence rates `(pairs, 2, 3)` of one way to search: of class a, class b, and both in one image.
 
-    The middle dimension is the order of the pair: (a, b), then (b, a). `weights` are those chosen, a pair each.
+    The middle dimension is the order of the pair: (a, b), then (b, a). `weights` has the tuned weight of each pair.
     """
 
     values: Tensor
@@ -60,25 +60,25 @@ class Rates:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one model found: rates for each way to search, and the share `(pairs, 2)` of class a in the gallery."""
+    """Rates of one model for each way to search, and the share `(pairs, 2)` of class a in the gallery."""
 
     rates: dict[Key, Rates]
     chance: Tensor
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return plain data for JSON."""
         rates = [[*key, found.values.tolist(), found.weights] for key, found in self.rates.items()]
         return {"rates": rates, "chance": self.chance.tolist()}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Measurement:
-        """What `to_data` and JSON made of a measurement, back again."""
+        """Return the measurement that `to_data` made the data from."""
         rates = {Key(*key): Rates(torch.tensor(values), tuple(weights)) for *key, values, weights in data["rates"]}
         return cls(rates, torch.tensor(data["chance"]))
 
 
 class Run(NamedTuple):
-    """The means of one training, of several with different seeds."""
+    """Means of one run (training seed)."""
 
     a: float
     b: float
@@ -86,12 +86,12 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to search, over all ordered pairs of classes and all runs.
+class RetrievalRow:
+    """Metrics of one way to search, over all ordered pairs of classes and all runs.
 
-    `shift` is the mean of rate of a - reference, `difference` that of its absolute value, pair by pair. `relative` is
-    the difference as a part of what the reference is above chance: a model that finds nothing has no difference, and
-    no reference either. It is None unless the reference is above chance.
+    `shift` is the mean of (rate of a - reference) over pairs, `difference` the mean of its absolute value. `relative`
+    is `difference` / (reference - chance), because a model that finds nothing has a small difference, too; None if
+    the reference may not be above chance.
     """
 
     query: str
@@ -110,24 +110,23 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """Which way to search it is."""
+        """Return the way to search."""
         return Key(self.query, self.operator, self.distance)
 
     @property
     def closeness(self) -> Closeness:
-        """Whether it finds as much of class a as its reference."""
+        """Return whether it finds as much of class a as its reference."""
         return closeness(self.shift, None if self.relative is None else self.reference - self.chance)
 
-    def spread(self, figure: str) -> Spread:
-        """Mean and deviation of a figure over runs."""
-        return Spread.of([getattr(run, figure) for run in self.runs])
+    def over_runs(self, metric: str) -> MeanStd:
+        """Return mean and standard deviation of a field of `Run` over runs."""
+        return MeanStd.of([getattr(run, metric) for run in self.runs])
 
 
-def summarise(runs: Sequence[Measurement], *, seed: int = 0) -> list[Row]:
-    """Means over all ordered pairs and runs, with intervals from a bootstrap over pairs of classes.
+def summarize_runs(runs: Sequence[Measurement], *, seed: int = 0) -> list[RetrievalRow]:
+    """Return means over all ordered pairs and runs, with intervals from a bootstrap over pairs of classes.
 
-    A pair's figure is its mean over the runs: the interval says what other classes would change, and `Row.runs` what
-    another training would.
+    The interval shows the variation over classes, `RetrievalRow.runs` the variation over trainings.
     """
     chance = runs[0].chance
     rows = []
@@ -138,7 +137,7 @@ def summarise(runs: Sequence[Measurement], *, seed: int = 0) -> list[Row]:
         a, b, both = values.unbind(-1)
         difference = (a - reference).abs()
         rows.append(
-            Row(
+            RetrievalRow(
                 *key,
                 a=bootstrap(a.mean(0), seed),
                 b=bootstrap(b.mean(0), seed),

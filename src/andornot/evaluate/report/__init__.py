@@ -1,1 +1,1 @@
-"""Outcomes for people and programs: tables, charts, one page, and its figures as JSON."""
+"""Reports of experiments: tables, charts, an HTML page, and metrics as JSON."""

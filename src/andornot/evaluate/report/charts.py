@@ -1,4 +1,4 @@
-"""Bar charts of occurrence rates in retrieval. Each function returns a matplotlib `Figure`; saving is the caller's."""
+"""Charts of retrieval rates and accuracy curves. Each function returns a matplotlib `Figure`."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from ..errors import EvaluationError
 from ..metrics.intervals import Interval
 from .figures import FAINT, INK, PALETTE, literal
 
-if TYPE_CHECKING:  # matplotlib takes most of a second to load, and few need it
+if TYPE_CHECKING:  # matplotlib takes most of a second to load
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.container import Container
     from matplotlib.figure import Figure
 
 Rate = float | Interval
-"""The part of the first hits that are of a class, from 0 to 1; NaN where there is none."""
+"""Share of the top hits that show a class, from 0 to 1; NaN if unknown."""
 
-BLUE, ORANGE, GREEN = PALETTE[0], PALETTE[1], PALETTE[3]  # the paper's: like ab, like a, like b
+BLUE, ORANGE, GREEN = PALETTE[0], PALETTE[1], PALETTE[3]  # as in the paper: like ab, like a, like b
 
 _WIDTH: Final = 10.0  # of a chart, in inches
 _LETTER: Final = 0.085  # about the width of a letter of a label, in inches
-_ABREAST: Final = 3  # with more series than this, each group has a row of its own
+_MAX_SIDE_BY_SIDE: Final = 3  # with more series, each group has its own row
 _SHADES: Final = (1.0, 0.65, 0.4, 0.2)
 _HATCHES: Final = ("", "////", "....")
 _NUMBER: Final[dict[str, Any]] = {
     "textcoords": "offset points",
     "fontsize": 7,
     "color": INK,
-    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.4},  # or a line behind it would cross it out
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.4},  # so that lines behind do not cross it
 }
 
 
 class RateGroup(NamedTuple):
-    """Queries that should find the same, by their text, with a rate for each series; the first is the reference."""
+    """Queries that should find the same, with a rate for each series; the first is the reference."""
 
     title: str
     queries: Mapping[str, Sequence[Rate]]
 
 
 class BothRates(NamedTuple):
-    """How often a query finds the class a, which should stay, and the class b, which should go."""
+    """Rates of class a, which should stay, and of class b, which should go."""
 
     a: Rate
     b: Rate
 
     @property
     def difference(self) -> float:
-        """The rate of a less the rate of b."""
+        """Return the rate of a minus the rate of b."""
         return _value(self.a) - _value(self.b)
 
 
 def draw_rates(groups: Sequence[RateGroup], series: Sequence[str] = ("",), *, top: int = 50) -> Figure:
-    """The paper's chart: the rate of class a among the first hits of each query, a bar for each series (a method).
+    """Draw the paper's chart: the rate of class a in the top hits of each query, with a bar for each series (method).
 
-    A colour is a group, and its dashed line the rate of its first query, which the others should come close to. With
-    several series each bar has its own piece of dashed line. An `Interval` has a whisker.
+    A colour is a group, and the dashed line the rate of its first query, which the others should be close to. With
+    several series each bar has its own dashed line. An `Interval` gets a whisker.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -66,14 +66,14 @@ def draw_rates(groups: Sequence[RateGroup], series: Sequence[str] = ("",), *, to
     _check_groups(groups, series)
     sizes = [len(group.queries) for group in groups]
     figure = Figure(dpi=160, layout="constrained")
-    if len(series) <= _ABREAST:
+    if len(series) <= _MAX_SIDE_BY_SIDE:
         figure.set_size_inches(_WIDTH, 3.4)
         grid = figure.subplots(1, len(groups), squeeze=False, sharey=True, width_ratios=sizes)
         slot = 0.92 * _WIDTH / sum(sizes)
     else:
         figure.set_size_inches(_WIDTH, 0.7 + 2.2 * len(groups))
         grid = figure.subplots(len(groups), 1, squeeze=False)
-        sizes = [max(sizes)] * len(groups)  # a bar is as wide in every row
+        sizes = [max(sizes)] * len(groups)  # the same bar width in every row
         slot = 0.92 * _WIDTH / sizes[0]
     for number, (axes, group, size) in enumerate(zip(grid.flat, groups, sizes, strict=True)):
         colour = (BLUE, ORANGE, GREEN)[number % 3]
@@ -89,17 +89,17 @@ def draw_rates(groups: Sequence[RateGroup], series: Sequence[str] = ("",), *, to
 
 
 def draw_both_rates(queries: Mapping[str, BothRates], reference: BothRates, *, top: int = 50) -> Figure:
-    """For each query that takes b away from a picture of both, the rates of a and b; the largest difference is on top.
+    """Draw the rates of a and b for each query that removes b from ab, sorted by difference.
 
-    The dashed lines are the rates of the query a, which the others should come close to.
+    The dashed lines are the rates of the query a, which the others should be close to.
     """
     from matplotlib.figure import Figure
 
     if not queries:
-        raise EvaluationError("there is no query to draw: give the rates of one or more")
+        raise EvaluationError("a chart of rates needs at least one query")
     for text, both in [*queries.items(), ("the reference", reference)]:
         _check_rates(text, both)
-    # NaN has no place in an order: last.
+    # NaN is last.
     ranked = sorted(queries.items(), key=lambda item: (math.isnan(item[1].difference), -item[1].difference))
     figure = Figure(figsize=(8.5, 1.2 + 0.5 * len(ranked)), dpi=160, layout="constrained")
     axes = figure.subplots()
@@ -119,17 +119,17 @@ def draw_both_rates(queries: Mapping[str, BothRates], reference: BothRates, *, t
         axes.annotate(_text(mark), (mark, -0.75), (4, 0), va="center_baseline", **{**_NUMBER, "color": dark})
     for row, (_, both) in enumerate(ranked):
         axes.text(1.2, row, _text(both.difference), ha="right", va="center_baseline", fontsize=8, color=INK)
-    axes.text(1.2, -0.75, "a less b", ha="right", va="center_baseline", fontsize=8, color=FAINT)
+    axes.text(1.2, -0.75, "a - b", ha="right", va="center_baseline", fontsize=8, color=FAINT)
     axes.set(xlim=(0, 1.2), ylim=(len(ranked) - 0.5, -1), xticks=[0, 0.5, 1])
     axes.set_yticks(range(len(ranked)), [literal(fill(text, 32)) for text, _ in ranked])
     axes.set_xlabel(f"rate in the top {top}", fontsize=9, color=INK)
-    _calm(axes)
+    _simplify(axes)
     _add_legend(figure, 2, handles)
     return figure
 
 
 def draw_curve(curve: Sequence[float], best_epoch: int) -> Figure:
-    """Validation accuracy over epochs, with a mark at the epoch that is tested."""
+    """Draw validation accuracy over epochs, with a mark at the tested epoch."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 2.6), dpi=160, layout="constrained")
@@ -145,7 +145,7 @@ def draw_curve(curve: Sequence[float], best_epoch: int) -> Figure:
 
 
 def _draw_group(axes: Axes, group: RateGroup, colour: str, slot: float) -> None:
-    """Bars, numbers and reference of a group; `slot` is the room for a query, in inches."""
+    """Draw bars, numbers and reference of a group; `slot` is the width of a query, in inches."""
     columns = list(zip(*group.queries.values(), strict=True))  # the rates of each series
     width = 0.84 / len(columns)
     rotation = 0 if slot * width > 0.3 else 90  # a number is 0.3 inches wide
@@ -162,12 +162,12 @@ def _draw_group(axes: Axes, group: RateGroup, colour: str, slot: float) -> None:
         axes.hlines([_value(rates[0])] * len(lefts), lefts, rights, color=INK, linestyle=(0, (3, 2)), linewidth=0.9)
     labels = [literal(fill(text, max(8, int(slot / _LETTER)))) for text in group.queries]
     axes.set_xticks(range(len(labels)), labels)
-    _calm(axes)
+    _simplify(axes)
     axes.spines["bottom"].set_bounds(-0.5, len(labels) - 0.5)
 
 
 def _style(colour: str, index: int) -> dict[str, Any]:
-    """How the bars of a series look: lighter from one to the next, and hatched when there are no shades left."""
+    """Return the style of the bars of a series: lighter for each series, then hatched."""
     from matplotlib.colors import to_rgb
 
     shade = _SHADES[index % len(_SHADES)]
@@ -186,7 +186,7 @@ def _add_legend(figure: Figure, columns: int, handles: Sequence[Artist | Contain
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, fontsize=8, labelcolor=INK, frameon=False)
 
 
-def _calm(axes: Axes) -> None:
+def _simplify(axes: Axes) -> None:
     axes.tick_params(length=0, labelsize=8, labelcolor=INK)
     axes.spines[["left", "top", "right"]].set_visible(False)
     axes.spines["bottom"].set_color(FAINT)
@@ -197,7 +197,7 @@ def _value(rate: Rate) -> float:
 
 
 def _end(rate: Rate) -> float:
-    """Where a bar with its whisker ends, and its number stands."""
+    """Return the end of a bar with its whisker, where its number is drawn."""
     if math.isnan(_value(rate)):
         return 0.0
     return rate.high if isinstance(rate, Interval) else rate
@@ -209,11 +209,11 @@ def _text(number: float) -> str:
 
 def _check_groups(groups: Sequence[RateGroup], series: Sequence[str]) -> None:
     if not groups or not series or not all(group.queries for group in groups):
-        raise EvaluationError("a chart of rates needs a group or more, each with a query or more, and a series")
+        raise EvaluationError("a chart of rates needs at least one group with a query, and at least one series")
     for group in groups:
         for text, rates in group.queries.items():
             if len(rates) != len(series):
-                raise EvaluationError(f'"{text}" has {len(rates)} rates for {len(series)} series: give one for each')
+                raise EvaluationError(f'"{text}" has {len(rates)} rates for {len(series)} series: give one each')
             _check_rates(text, rates)
 
 

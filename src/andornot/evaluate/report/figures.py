@@ -1,4 +1,4 @@
-"""Figures of representations. Each function returns a matplotlib `Figure`; saving is the caller's."""
+"""Figures of images and possession degrees. Each function returns a matplotlib `Figure`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...logic import Representation
 
-if TYPE_CHECKING:  # matplotlib takes most of a second to load, and few need it
+if TYPE_CHECKING:  # matplotlib takes most of a second to load
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -18,18 +18,18 @@ INK: Final = "#22313f"
 FAINT: Final = "#8795a1"
 PALETTE: Final = ("#3b7dd8", "#e08e2b", "#7d5bbe", "#2a9d74", "#c8553d", "#5b8c99", "#b0578d")
 
-_PANELS_BESIDE: Final = 3
+_MAX_COLUMNS: Final = 3
 
 
 def literal(text: str) -> str:
-    """The text as it is: matplotlib takes what stands between two dollars for a formula."""
+    """Return text in which matplotlib does not take dollar signs for a formula."""
     return text.replace("$", r"\$")
 
 
 def draw_features(columns: Mapping[str, Representation], features: Sequence[str]) -> Figure:
-    """Small bar charts: a column for each representation `(N, M)`, a row for each of its N features.
+    """Draw small bar charts: a column for each representation `(N, M)`, a row for each of its N features.
 
-    A bar is the probability of a truth value; the number is the possession degree, and the triangle points at it.
+    A bar is the probability of a truth value; the number and the triangle show the possession degree.
     """
     from matplotlib.figure import Figure
 
@@ -58,7 +58,7 @@ def draw_features(columns: Mapping[str, Representation], features: Sequence[str]
 
 
 class SearchRow(NamedTuple):
-    """A query and what it found: pictures `(C, H, W)` of bytes or of floats from 0 to 1."""
+    """A query and its hits: images `(C, H, W)` of bytes, or floats from 0 to 1."""
 
     text: str
     queries: Sequence[Tensor]
@@ -66,13 +66,13 @@ class SearchRow(NamedTuple):
 
 
 def draw_search(rows: Sequence[SearchRow]) -> Figure:
-    """A line for each search: the formula, the pictures in it, and its hits from near to far."""
+    """Draw a row for each search: the formula, its images, and its hits, nearest first."""
     from matplotlib.figure import Figure
 
     before, after = max(len(row.queries) for row in rows), max(len(row.hits) for row in rows)
     figure = Figure(figsize=(1.2 + 0.75 * (before + after), 0.85 * len(rows) + 0.3), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02)
-    # The first column is for the text, one between queries and hits for an arrow.
+    # The first column is for the text, the one between queries and hits for an arrow.
     grid = figure.subplots(
         len(rows), before + after + 2, squeeze=False, width_ratios=[0.9, *[1] * before, 0.4, *[1] * after]
     )
@@ -81,33 +81,33 @@ def draw_search(rows: Sequence[SearchRow]) -> Figure:
     for line, row in zip(grid, rows, strict=True):
         line[0].text(1, 0.5, literal(row.text), ha="right", va="center", fontsize=10, fontweight="bold", color=INK)
         line[before + 1].text(0.5, 0.5, "→", ha="center", va="center", fontsize=12, color=FAINT)
-        for axes, picture in [
+        for axes, image in [
             *zip(line[1 + before - len(row.queries) : 1 + before], row.queries, strict=True),
             *zip(line[before + 2 :], row.hits, strict=False),
         ]:
-            _show(axes, picture)
+            _show(axes, image)
     return figure
 
 
-def _show(axes: Axes, picture: Tensor) -> None:
-    bright = 255 if picture.dtype == torch.uint8 else 1
-    pixels = picture.permute(1, 2, 0).squeeze(-1).numpy()
+def _show(axes: Axes, image: Tensor) -> None:
+    bright = 255 if image.dtype == torch.uint8 else 1
+    pixels = image.permute(1, 2, 0).squeeze(-1).numpy()
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=bright)
 
 
-class SheetRow(NamedTuple):
-    """A feature, and the pictures `(C, H, W)` with most of it, with their degrees."""
+class TopImagesRow(NamedTuple):
+    """A feature, the images `(C, H, W)` with the highest degrees of it, and these degrees."""
 
     text: str
-    pictures: Sequence[Tensor]
+    images: Sequence[Tensor]
     degrees: Sequence[float]
 
 
-def draw_sheet(rows: Sequence[SheetRow]) -> Figure:
-    """A line for each feature: its text, and its pictures with the degree under each."""
+def draw_top_images(rows: Sequence[TopImagesRow]) -> Figure:
+    """Draw a row for each feature: its text, and its images with the degree below each."""
     from matplotlib.figure import Figure
 
-    most = max(len(row.pictures) for row in rows)
+    most = max(len(row.images) for row in rows)
     figure = Figure(figsize=(1.5 + 1.3 * most, 1.52 * len(rows)), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.03)
     grid = figure.subplots(len(rows), most + 1, squeeze=False, width_ratios=[1.15, *[1] * most])
@@ -115,24 +115,24 @@ def draw_sheet(rows: Sequence[SheetRow]) -> Figure:
         axes.set_axis_off()
     for line, row in zip(grid, rows, strict=True):
         line[0].text(1, 0.5, literal(row.text), ha="right", va="center", fontsize=9, color=INK, linespacing=1.5)
-        for axes, picture, degree in zip(line[1:], row.pictures, row.degrees, strict=False):
-            _show(axes, picture)
+        for axes, image, degree in zip(line[1:], row.images, row.degrees, strict=False):
+            _show(axes, image)
             axes.set_title(f"{degree:.2f}", y=-0.04, va="top", pad=0, fontsize=8, color=INK)
     return figure
 
 
 class BoxPanel(NamedTuple):
-    """A title, and the degrees of each of some groups of pictures."""
+    """A title, and the degrees of some groups of images."""
 
     title: str
     groups: Mapping[str, Sequence[float]]
 
 
 def draw_boxes(panels: Sequence[BoxPanel]) -> Figure:
-    """A small box plot for each panel, a box for each group: quartiles and median, whiskers at 5 and 95 %."""
+    """Draw a box plot for each panel with a box for each group: quartiles, median, and whiskers at 5 and 95 %."""
     from matplotlib.figure import Figure
 
-    columns = min(_PANELS_BESIDE, len(panels))
+    columns = min(_MAX_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(0.5 + 2.1 * columns, 2.1 * lines), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
@@ -155,44 +155,44 @@ def draw_boxes(panels: Sequence[BoxPanel]) -> Figure:
             box.set(facecolor=colour, edgecolor=INK, linewidth=0.8)
         axes.set_title(literal(panel.title), fontsize=9, color=INK)
         axes.set(ylim=(-0.02, 1.02), yticks=[0, 0.5, 1])
-        _plain(axes)
+        _simplify(axes)
     for axes in grid[:, 0]:
         axes.set_ylabel("degree", fontsize=8, color=FAINT)
     return figure
 
 
 class BarRow(NamedTuple):
-    """Pictures `(C, H, W)` with a title each, and the degrees of some features, by name, in each of them."""
+    """Images `(C, H, W)` with titles, and by feature name the degrees in each image."""
 
     titles: Sequence[str]
-    pictures: Sequence[Tensor]
+    images: Sequence[Tensor]
     degrees: Mapping[str, Sequence[float]]
 
 
 def draw_bars(rows: Sequence[BarRow]) -> Figure:
-    """For each row its pictures side by side, and below each picture a bar for the degree of each feature."""
+    """Draw for each row its images side by side, and below each image a bar for the degree of each feature."""
     from matplotlib.figure import Figure
 
-    most = max(len(row.pictures) for row in rows)
+    most = max(len(row.images) for row in rows)
     figure = Figure(figsize=(2.1 * most, 3.2 * len(rows)), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
     grid = figure.subplots(2 * len(rows), most, squeeze=False, height_ratios=[2, 0.8] * len(rows))
     for number, row in enumerate(rows):
-        for column, (title, picture) in enumerate(zip(row.titles, row.pictures, strict=True)):
+        for column, (title, image) in enumerate(zip(row.titles, row.images, strict=True)):
             above, below = grid[2 * number][column], grid[2 * number + 1][column]
-            _show(above, picture)
+            _show(above, image)
             above.set_axis_off()
             above.set_title(literal(title), fontsize=9, color=INK)
             heights = [degrees[column] for degrees in row.degrees.values()]
             bars = below.bar(list(map(literal, row.degrees)), heights, width=0.6, color=PALETTE[: len(heights)])
             below.bar_label(bars, fmt="%.2f", fontsize=8, color=INK, padding=1)
             below.set(ylim=(0, 1.25), yticks=[0, 1], xlim=(-0.6, len(heights) - 0.4))
-            _plain(below)
+            _simplify(below)
     return figure
 
 
-def _plain(axes: Axes) -> None:
-    """Only the lines on the left and below, in a faint colour."""
+def _simplify(axes: Axes) -> None:
+    """Keep only the left and bottom spines, in a faint colour."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(length=0, labelsize=8, labelcolor=INK)

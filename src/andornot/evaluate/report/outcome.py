@@ -1,4 +1,4 @@
-"""What an experiment hands over: figures for programs, and tables and pictures for people."""
+"""The outcome of an experiment: metrics for programs, tables and figures for people."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..metrics.intervals import Interval, Spread
+from ..metrics.intervals import Interval, MeanStd
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
 
 @dataclass(frozen=True)
 class Link:
-    """A text that leads to another file, by its relative path."""
+    """A link to another file by its relative path."""
 
     text: str
     href: str
 
 
-Cell = str | int | float | Spread | Interval | Link | None
-"""What stands in a table; None for nothing."""
+Cell = str | int | float | MeanStd | Interval | Link | None
+"""A cell of a table; None is empty."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under their columns; the first column names the row. `best` marks the best figure of a column."""
+    """Rows of cells; the first column names the row. `best` says which columns have their best number marked."""
 
     caption: str
     columns: Sequence[str]
@@ -36,41 +36,43 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure of matplotlib, and what it shows, in words."""
+class Figure:
+    """A matplotlib figure with a caption."""
 
     caption: str
-    figure: Figure
+    figure: MatplotlibFigure
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, some paragraphs of plain text (empty lines between them), tables and pictures."""
+    """A heading, paragraphs of plain text (separated by empty lines), tables and figures."""
 
     title: str
     text: str = ""
-    content: Sequence[Table | Picture] = ()
+    content: Sequence[Table | Figure] = ()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All of an experiment. `figures` and `protocol` are plain data for result.json, `sections` are the report.
+    """The outcome of an experiment. `metrics` and `protocol` are data for result.json, `sections` make the report.
 
-    `verdict` is one plain sentence before the summary, where that is full of figures.
+    `verdict` is one sentence in words before a summary full of numbers.
     """
 
     title: str
     summary: str
-    figures: Mapping[str, Any]
+    metrics: Mapping[str, Any]
     protocol: Mapping[str, Any]
     sections: Sequence[Section]
     verdict: str = ""
 
     def _repr_html_(self) -> str:
-        """In a notebook: the summary and all tables."""
+        """Return the summary and all tables for a notebook."""
         from ...notebook import tables
-        from .page import shown
+        from .writing import format_cell
 
         content = [part for section in self.sections for part in section.content if isinstance(part, Table)]
-        texts = [(table, [[shown(cell, table.digits) for cell in row] for row in table.rows]) for table in content]
+        texts = [
+            (table, [[format_cell(cell, table.digits) for cell in row] for row in table.rows]) for table in content
+        ]
         return tables(self.title, [(table.caption, table.columns, rows) for table, rows in texts], self.summary)

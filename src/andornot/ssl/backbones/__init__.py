@@ -1,17 +1,17 @@
-"""Networks that turn pictures into pooled activations, behind one interface.
+"""Networks that turn images into pooled activations, behind one interface.
 
 >>> import torch
 >>> backbone = build_backbone("resnet18", stem="cifar")
->>> backbone(torch.rand(2, 3, 32, 32)).shape       # pictures from 0 to 1, (B, C, H, W) -> (B, width)
+>>> backbone(torch.rand(2, 3, 32, 32)).shape       # images from 0 to 1, (B, C, H, W) -> (B, width)
 torch.Size([2, 512])
 """
 
 from .acceleration import accelerate, is_worthwhile
 from .backbone import Backbone, wrap_backbone
-from .inference import compute_in_parts, in_parts, optimise_for_inference
+from .inference import Window, compute_in_parts, cut_windows, in_parts, optimise_for_inference, windows_of
 from .joint import JointBackbone, TextTower
-from .registry import backbone_names, build_backbone
-from .windows import Window, cut_windows, windows_of
+from .registry import backbone_names, build_backbone, rebuild_backbone
+from .weights import hash_tensors
 
 __all__ = [
     "Backbone",
@@ -23,9 +23,11 @@ __all__ = [
     "build_backbone",
     "compute_in_parts",
     "cut_windows",
+    "hash_tensors",
     "in_parts",
     "is_worthwhile",
     "optimise_for_inference",
+    "rebuild_backbone",
     "windows_of",
     "wrap_backbone",
 ]

@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from ...data.cache import default_cache_folder
 from ...files import write_atomically
 from .backbone import Backbone
-from .errors import BackboneError
 from .inference import agree, optimise_for_inference
+from .weights import BackboneError, hash_tensors
 
 _FORMAT: Final = 1
 _ENDING: Final = ".network"
 _CACHE_BYTES: Final = 500_000_000
 _SECONDS_TO_WAIT: Final = 60
-# An export takes up to a second, and so do 50 photographs: for few pictures torch is done sooner.
+# An export takes up to a second, and so do 50 photographs: for few images torch is done sooner.
 _WORTHWHILE: Final = 256 * 224 * 224
 
 # What an export changes in torch is of all threads.
@@ -40,12 +40,12 @@ Maps = Callable[[Tensor], Tensor]
 
 
 def is_worthwhile(count: int, size: int) -> bool:
-    """Whether so many pictures of that side are enough work to accelerate a backbone for."""
+    """Return whether accelerating a backbone pays for that many images of that size."""
     return count * size**2 >= _WORTHWHILE
 
 
 def accelerate(backbone: Backbone, size: int) -> Maps:
-    """`backbone.maps` for encoding pictures of that side, made faster: the same numbers to 1e-4 (relative).
+    """Return a faster `backbone.maps` for images of that size, equal to 1e-4 (relative).
 
     On a CPU it is computed by ONNX Runtime, or by torch where that fails, with a warning. On other devices
     `optimise_for_inference` is all there is.
@@ -59,25 +59,26 @@ def accelerate(backbone: Backbone, size: int) -> Maps:
         warnings.warn(f"{backbone.name} is computed by torch, not by ONNX Runtime: {reason}", stacklevel=2)
         return optimise_for_inference(backbone).maps
 
-    def maps(pictures: Tensor) -> Tensor:
-        backbone._check(pictures)
-        return _run(session, pictures.expand(-1, backbone.channels, -1, -1))
+    def maps(images: Tensor) -> Tensor:
+        backbone._check(images)
+        return _run(session, images.expand(-1, backbone.channels, -1, -1))
 
     return maps
 
 
 def _checked_session(backbone: Backbone, size: int) -> Any:
-    """A session that gives torch's numbers: of the file in the cache, or else of a new export."""
-    generator = torch.Generator().manual_seed(0)
-    example = torch.rand(1, backbone.channels, size, size, generator=generator)
+    """Return a session whose output equals torch's: from the cache, or exported now."""
+    examples = _examples(backbone.channels, size)
     with torch.no_grad():
-        # Of a copy: in training a batch norm would take the example for data, and another mode has other numbers.
-        wanted = copy.deepcopy(backbone).eval().maps(example)
+        # Of a copy: in training a batch norm would take the examples for data, and another mode has other numbers.
+        wanted = copy.deepcopy(backbone).eval().maps(examples)
+    if not wanted.flatten(1).any(1).all():
+        raise BackboneError("its activations are all zero, so they cannot be compared with those of torch")
 
     def checked(exported: bytes) -> Any:
         session = _session(exported)
-        if not agree(_run(session, example), wanted):
-            raise BackboneError("its numbers there are not those of torch")
+        if not all(map(agree, _run(session, examples), wanted)):
+            raise BackboneError("ONNX output differs from PyTorch")
         return session
 
     with _entry(_key(backbone, size)) as file:
@@ -91,6 +92,28 @@ def _checked_session(backbone: Backbone, size: int) -> Any:
         return session
 
 
+def _examples(channels: int, size: int) -> Tensor:
+    """Return four images: noise, a gradient, waves, and rectangles like the objects of a scene.
+
+    They are drawn anew for each process: no file in the cache can be made to fit them and nothing else.
+    """
+    generator = torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big"))
+
+    def draw(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator)
+
+    across, down = torch.linspace(0, 1, size), torch.linspace(0, 1, size)[:, None]
+    slopes = draw(2, channels, 1, 1)
+    gradient = (slopes[0] * across + slopes[1] * down) / 2
+    frequencies = 40 * draw(2, channels, 1, 1)
+    waves = 0.5 + 0.5 * torch.sin(frequencies[0] * across + frequencies[1] * down)
+    scene = draw(channels, 1, 1).expand(channels, size, size).clone()
+    for _ in range(8):
+        (top, bottom), (left, right) = (draw(2, 2) * size).long().sort().values.tolist()
+        scene[:, top : bottom + 1, left : right + 1] = draw(channels, 1, 1)
+    return torch.stack([draw(channels, size, size), gradient, waves, scene])
+
+
 def _session(exported: bytes) -> Any:
     # Here, because a search that encodes nothing should not wait for it.
     import onnxruntime  # type: ignore[import-untyped]
@@ -102,8 +125,8 @@ def _session(exported: bytes) -> Any:
     return onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
 
 
-def _run(session: Any, pictures: Tensor) -> Tensor:
-    return torch.from_numpy(session.run(None, {"pictures": pictures.contiguous().numpy()})[0])
+def _run(session: Any, images: Tensor) -> Tensor:
+    return torch.from_numpy(session.run(None, {"images": images.contiguous().numpy()})[0])
 
 
 class _Maps(nn.Module):
@@ -111,8 +134,8 @@ class _Maps(nn.Module):
         super().__init__()
         self.backbone = backbone
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        return self.backbone.maps(pictures)
+    def forward(self, images: Tensor) -> Tensor:
+        return self.backbone.maps(images)
 
 
 def _export(backbone: Backbone, size: int) -> bytes:
@@ -125,16 +148,16 @@ def _export(backbone: Backbone, size: int) -> bytes:
             (torch.zeros(2, backbone.channels, size, size),),
             file,
             dynamo=False,
-            input_names=["pictures"],
+            input_names=["images"],
             output_names=["maps"],
-            dynamic_axes={"pictures": {0: "batch"}, "maps": {0: "batch"}},
+            dynamic_axes={"images": {0: "batch"}, "maps": {0: "batch"}},
         )
     return bytes(file.getvalue())
 
 
 @contextmanager
 def _quiet_and_plain() -> Iterator[None]:
-    """Inside, the exporter says nothing, and torch's attention takes no way that the exporter does not know."""
+    """Silence the exporter, and disable the fast path of attention, which it cannot export."""
     with _exporting, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shortcuts, log = torch.backends.mha.get_fastpath_enabled(), torch._C._jit_onnx_log
@@ -154,24 +177,30 @@ def _key(backbone: Backbone, size: int) -> str:
     import onnxruntime
 
     described = [_FORMAT, backbone.config, size, backbone.mean, backbone.std, torch.__version__]
-    digest = hashlib.sha256(json.dumps([*described, onnxruntime.__version__], default=str).encode())
-    for name, tensor in sorted(backbone.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:32]
+    header = json.dumps([*described, onnxruntime.__version__], default=str)
+    return hash_tensors(backbone.state_dict(), header)[:32]
 
 
 @contextmanager
 def _entry(key: str) -> Iterator[Path | None]:
-    """The file of that key for this process alone, or None where there is no folder to write it to."""
+    """Lock and yield the cache file of a key; None if the cache folder cannot be used.
+
+    The folder is the user's alone: whoever writes to it decides what is computed. One of somebody else is not used.
+    """
     folder = default_cache_folder() / "networks"
     file = folder / f"{key}{_ENDING}"
     lock = FileLock(folder / f"{key}.lock", timeout=_SECONDS_TO_WAIT)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_own(folder) and folder.stat().st_mode & 0o022:
+            folder.chmod(0o700)
         lock.acquire()
     except (OSError, Timeout):
-        yield file if file.exists() else None
+        yield file if _is_own(folder) and _is_own(file) else None
+        return
+    if not _is_own(folder):
+        lock.release()
+        yield None
         return
     try:
         yield file
@@ -179,10 +208,19 @@ def _entry(key: str) -> Iterator[Path | None]:
         lock.release()
 
 
-def _read(file: Path | None) -> bytes | None:
-    """What was written, if it is that still: its digest stands before it."""
+def _is_own(path: Path) -> bool:
+    """Return whether a file or folder exists and belongs to this user or root; True without file owners."""
     try:
-        content = b"" if file is None else file.read_bytes()
+        owner = path.stat().st_uid
+    except OSError:
+        return False
+    return not hasattr(os, "geteuid") or owner in (os.geteuid(), 0)
+
+
+def _read(file: Path | None) -> bytes | None:
+    """Return the exported network in a cache file; None if its checksum is wrong."""
+    try:
+        content = b"" if file is None or not _is_own(file) else file.read_bytes()
     except OSError:
         return None
     if file is None or hashlib.sha256(content[32:]).digest() != content[:32]:

@@ -1,14 +1,15 @@
-"""`Backbone`: any network, with what it expects of a picture (channels, size, mean, deviation) written down."""
+"""`Backbone`: any network, with what it expects of an image (channels, size, mean, deviation) written down."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import AndornotError
-from .errors import BackboneError
+from .weights import BackboneError
 
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
@@ -24,13 +25,13 @@ class Pretrained(NamedTuple):
 
 
 class Backbone(nn.Module):
-    """Pictures in, pooled activations out: `(B, C, H, W)` with values from 0 to 1 -> `(B, width)`.
+    """Images in, pooled activations out: `(B, C, H, W)` with values from 0 to 1 -> `(B, width)`.
 
-    It normalises pictures itself, and repeats grey ones for a network that wants colour. `size` is the side of the
-    pictures that the network is meant for; most take others as well. `config` rebuilds it without its weights:
+    It normalises images itself, and repeats grey ones for a network that wants colour. `size` is the side of the
+    images that the network is meant for; most take others as well. `config` rebuilds it without its weights:
     `build_backbone(**config)`.
 
-    It has two parts, `pool(maps(pictures))`: a window of the map, pooled, is that region of the pictures.
+    It has two parts, `pool(maps(images))`: a window of the map, pooled, is that region of the images.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Backbone(nn.Module):
         tail: str | None = None,
         pretrained: Callable[[], Pretrained] | None = None,
     ) -> None:
-        """`network` maps normalised pictures to `(B, width)`, or to a map `(B, width, h, w)` that is averaged here.
+        """`network` maps normalised images to `(B, width)`, or to a map `(B, width, h, w)` that is averaged here.
 
         `mean` and `std` have one number a channel; where the number of channels differs, their average is used. A
         network that pools by itself names the attributes that lead to its last map, one after another (`trunk`), and
@@ -69,13 +70,13 @@ class Backbone(nn.Module):
         self._scale: Tensor
         self._shift: Tensor
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Pooled activations `(B, width)` of pictures `(B, C, H, W)`, floats from 0 to 1."""
-        return self.pool(self.maps(pictures))
+    def forward(self, images: Tensor) -> Tensor:
+        """Pooled activations `(B, width)` of images `(B, C, H, W)`, floats from 0 to 1."""
+        return self.pool(self.maps(images))
 
-    def maps(self, pictures: Tensor) -> Tensor:
-        """The last feature map `(B, C, h, w)` of pictures; of a network that has none (`has_maps`) h and w are 1."""
-        made = self.normalise(pictures)
+    def maps(self, images: Tensor) -> Tensor:
+        """Return the last feature map `(B, C, h, w)` of images; h and w are 1 for a network without (`has_maps`)."""
+        made = self.normalise(images)
         for step in (getattr(self.network, name) for name in self._trunk or ("__call__",)):
             made = step(made)
         if made.ndim not in (2, 4):
@@ -85,7 +86,7 @@ class Backbone(nn.Module):
         return made if made.ndim == 4 else made[:, :, None, None]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Activations `(B, width)` of feature maps, or of any window `maps[:, :, top:bottom, left:right]` of them."""
+        """Return activations `(B, width)` of feature maps, or of a window `maps[:, :, top:bottom, left:right]`."""
         return self._end(maps)
 
     @cached_property
@@ -109,8 +110,12 @@ class Backbone(nn.Module):
         logits: Tensor = self._classifier.to(maps.device)(self._end(maps))
         return logits
 
+    def save_files(self, folder: Path) -> list[str]:  # noqa: ARG002 - most need none
+        """Write what `rebuild_backbone` needs beside `config` and the weights into `folder`; return the file names."""
+        return []
+
     def _end(self, maps: Tensor) -> Tensor:
-        """The network's own pooling."""
+        """Return the network's own pooling."""
         if self._tail is not None:
             return torch.as_tensor(getattr(self.network, self._tail)(maps))
         return maps.mean((2, 3)) if maps.shape[2:].numel() > 1 else maps.flatten(1)
@@ -128,28 +133,28 @@ class Backbone(nn.Module):
         same = all(torch.equal(own[name].cpu(), value) for name, value in weights.items() if name in own)
         return classifier.eval().requires_grad_(False) if same else None
 
-    def normalise(self, pictures: Tensor) -> Tensor:
-        """What the network sees: `(pictures - mean) / std`, with as many channels as it wants."""
-        self._check(pictures)
+    def normalise(self, images: Tensor) -> Tensor:
+        """Return what the network sees: `(images - mean) / std`, with as many channels as it wants."""
+        self._check(images)
         # One channel times a row for each of three repeats it.
-        normalised = torch.addcmul(self._shift, pictures, self._scale)
+        normalised = torch.addcmul(self._shift, images, self._scale)
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no memory formats
             return normalised
         # Convolutions on a CPU, and in half precision on a GPU, are faster with the channels innermost.
         return normalised.contiguous(memory_format=torch.channels_last)
 
-    def _check(self, pictures: Tensor) -> None:
-        if pictures.ndim != 4:
-            raise BackboneError(f"pictures must have the shape (B, C, H, W), got {tuple(pictures.shape)}")
-        if not pictures.is_floating_point():
-            raise TypeError(f"pictures must be floats from 0 to 1, got {pictures.dtype}; divide bytes by 255")
-        given = pictures.shape[1]
+    def _check(self, images: Tensor) -> None:
+        if images.ndim != 4:
+            raise BackboneError(f"images must have the shape (B, C, H, W), got {tuple(images.shape)}")
+        if not images.is_floating_point():
+            raise TypeError(f"images must be floats from 0 to 1, got {images.dtype}; divide bytes by 255")
+        given = images.shape[1]
         if given not in (1, self.channels):
             wanted = "1 channel" if self.channels == 1 else f"{self.channels} channels (or 1, which is repeated)"
-            raise BackboneError(f"{self.name} takes pictures with {wanted}, got {given}")
+            raise BackboneError(f"{self.name} takes images with {wanted}, got {given}")
 
     def extra_repr(self) -> str:
-        """What `print(backbone)` says of it before its network."""
+        """Return what `print(backbone)` says of it before its network."""
         return f"{self.name}, width={self.width}, size={self.size}, channels={self.channels}"
 
 
@@ -161,9 +166,9 @@ def wrap_backbone(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Backbone:
-    """Any network as a backbone: one that returns activations `(B, width)`, or a map `(B, width, h, w)` to average.
+    """Wrap any network that returns activations `(B, width)`, or a map `(B, width, h, w)` to average.
 
-    `width=None` is found by running it once on an empty picture. Without `mean` and `std` the network sees pictures
+    `width=None` is found by running it once on an empty image. Without `mean` and `std` the network sees images
     from 0 to 1 as they are. It cannot be rebuilt from its `config`: its code is yours. A backbone stays what it is.
 
     >>> backbone = wrap_backbone(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), size=32)
@@ -186,13 +191,13 @@ def wrap_backbone(
 
 
 def found_width(backbone: Backbone) -> int:
-    """The width of a backbone's activations."""
+    """Return the width of a backbone's activations."""
     return backbone.pool(dry_run(backbone)).shape[1]
 
 
 @torch.no_grad()
 def dry_run(backbone: Backbone) -> Tensor:
-    """The feature map of an empty picture, by a run that leaves no trace in the backbone."""
+    """Return the feature map of an empty image, by a run that leaves no trace in the backbone."""
     modes = [(module, module.training) for module in backbone.modules()]
     example = next(backbone.parameters(), backbone._scale)
     try:

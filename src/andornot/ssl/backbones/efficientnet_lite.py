@@ -6,11 +6,9 @@ from typing import Final
 from torch import nn
 
 from .backbone import Backbone, Pretrained
-from .errors import BackboneError
-from .packages import import_package
-from .weights import load_weights, read_weights
+from .weights import BackboneError, import_package, load_weights, read_weights
 
-# The preprocessing of the original: (byte - 127) / 128. On 300 pictures of VOC 2007 with one class, 0.82 of the five
+# The preprocessing of the original: (byte - 127) / 128. On 300 images of VOC 2007 with one class, 0.82 of the five
 # nearest neighbours share it with these numbers, 0.75 with the usual mean and deviation of ImageNet.
 _MEAN: Final = (127 / 255,) * 3
 _STD: Final = (128 / 255,) * 3
@@ -21,7 +19,7 @@ _WIDTH: Final = 1280
 def build_efficientnet_lite(name: str, *, channels: int, pretrained: bool | None) -> Backbone:
     """`efficientnet-lite0`, `1` or `2`, pretrained unless `pretrained=False`."""
     if channels != 3:
-        raise BackboneError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
+        raise BackboneError(f"{name} has 3 channels, not {channels}; grey images are repeated for it")
     library = import_package("efficientnet_lite_pytorch", backbone=name, install=_packages(name))
     network: nn.Module = library.EfficientNet.from_name(name)
     network._fc = network._dropout = nn.Identity()

@@ -1,8 +1,8 @@
-"""A copy of a backbone that computes the same activations faster, for encoding pictures."""
+"""A copy of a backbone that computes the same activations faster, for encoding images."""
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ _TOLERANCE: Final = 1e-4
 
 
 def optimise_for_inference(backbone: Backbone) -> Backbone:
-    """A copy in eval mode, without gradients, with batch norms folded into the layers before them.
+    """Return a copy in eval mode, without gradients, with batch norms folded into the layers before them.
 
     The activations are the same to 1e-4 (relative). The names of the weights are not: save the original.
 
@@ -40,7 +40,7 @@ def optimise_for_inference(backbone: Backbone) -> Backbone:
 
 
 def agree(computed: Tensor, wanted: Tensor) -> bool:
-    """Whether two ways to compute something give the same numbers, to 1e-4 of the largest."""
+    """Return whether two ways to compute something give the same numbers, to 1e-4 of the largest."""
     return bool((computed - wanted).abs().max() <= _TOLERANCE * wanted.abs().max())
 
 
@@ -89,17 +89,69 @@ def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
 
 
 # The first activations of that many pixels are about 25 MB. An allocator gives larger ones back to the system, and the
-# network then waits for fresh memory: an EfficientNet-Lite0 is half as fast with 128 pictures at 224 as with 16.
+# network then waits for fresh memory: an EfficientNet-Lite0 is half as fast with 128 images at 224 as with 16.
 _PIXELS_AT_ONCE: Final = 16 * 224 * 224
 
 
-def in_parts(pictures: Tensor) -> Sequence[Tensor]:
-    """Pictures `(B, C, H, W)` as a network is quickest with them: on a CPU a few at a time."""
-    if pictures.device.type != "cpu":
-        return (pictures,)
-    return torch.split(pictures, max(1, _PIXELS_AT_ONCE // pictures.shape[-2:].numel()))
+def in_parts(images: Tensor) -> Sequence[Tensor]:
+    """Return images `(B, C, H, W)` as a network is quickest with them: on a CPU a few at a time."""
+    if images.device.type != "cpu":
+        return (images,)
+    return torch.split(images, max(1, _PIXELS_AT_ONCE // images.shape[-2:].numel()))
 
 
-def compute_in_parts(network: Callable[[Tensor], Tensor], pictures: Tensor) -> Tensor:
-    """What `network(pictures)` gives for pictures `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
-    return torch.cat([network(part) for part in in_parts(pictures)])
+def compute_in_parts(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Return what `network(images)` gives for images `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
+    return torch.cat([network(part) for part in in_parts(images)])
+
+
+# In each direction. Twice as many found nothing more; without overlap a thing is cut by the edges.
+WINDOWS_A_SIDE: Final = 3
+
+
+class Window(NamedTuple):
+    """A part of a map `(h, w)`: rows from `top` to `bottom`, columns from `left` to `right`, ends excluded."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    def box(self, height: int, width: int) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom, as fractions of what the backbone saw."""
+        return self.left / width, self.top / height, self.right / width, self.bottom / height
+
+
+def windows_of(height: int, width: int) -> list[Window]:
+    """Return the windows of a map, row by row from the top left; of a map too small for them the map itself.
+
+    >>> [(window.top, window.bottom) for window in windows_of(7, 7)[::3]]
+    [(0, 3), (2, 5), (4, 7)]
+    """
+    return [Window(*rows, *columns) for rows in _spans(height) for columns in _spans(width)]
+
+
+def cut_windows(maps: Tensor) -> Tensor:
+    """Return the R windows of feature maps `(B, C, h, w)`, those of an image one after the other: `(B R, C, h', w')`.
+
+    >>> cut_windows(torch.zeros(2, 8, 7, 7)).shape
+    torch.Size([18, 8, 3, 3])
+    """
+    # With the channels innermost a window is whole lines of memory, and so is what pools it.
+    maps = maps.contiguous(memory_format=torch.channels_last)
+    windows = windows_of(*maps.shape[2:])
+    if len(windows) == 1:
+        return maps
+    parts = [maps[:, :, window.top : window.bottom, window.left : window.right] for window in windows]
+    return torch.stack([part.permute(0, 2, 3, 1) for part in parts], 1).flatten(0, 1).permute(0, 3, 1, 2)
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    """Spans of nearly half the length, evenly placed, the first and the last at the ends."""
+    if length < WINDOWS_A_SIDE:
+        return [(0, length)]
+    long = max(1, round(length * 3 / 7))
+    return [
+        (start, start + long)
+        for start in (round(number * (length - long) / (WINDOWS_A_SIDE - 1)) for number in range(WINDOWS_A_SIDE))
+    ]

@@ -1,9 +1,10 @@
-"""`transformers:PATH_OR_NAME`: a model of pictures and texts together, of the CLIP or SigLIP kind.
+"""`transformers:PATH_OR_NAME`: a model of images and texts together, of the CLIP or SigLIP kind.
 
 Its image tower is the backbone. Its text tower makes a direction of any phrase, in the same space.
 """
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,34 +12,47 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .backbone import Backbone, found_width
-from .errors import BackboneError
-from .packages import import_package
+from .weights import BackboneError, import_package
 
 _CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
 _HALF: Final = (0.5, 0.5, 0.5)  # SigLIP's mean and deviation
-# Where a model says how pictures are normalised; the second is of newer versions of the package.
+# Where a model says how images are normalised; the second is of newer versions of the package.
 _PREPROCESSING: Final = ("preprocessor_config.json", "processor_config.json")
+# The weights of the text tower in the folder of a stored model; those of the image tower are the model's own.
+_TEXT_WEIGHTS: Final = "text.safetensors"
+_IMAGE_PARTS: Final = ("vision_model.", "visual_projection.")
 
 
 class TextTower:
-    """Phrases in, directions of unit length `(B, width)` out; `scale` and `bias` turn a cosine into a logit.
+    """PhraseVocabulary in, directions of unit length `(B, width)` out; `scale` and `bias` turn a cosine into a logit.
 
     Without a bias (CLIP) a logit says something beside others only; with one (SigLIP) by itself.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        # Weights that are mapped from a file are not aligned in memory, which changes the last bit of directions.
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
         self.scale = float(model.logit_scale.exp())
         bias = getattr(model, "logit_bias", None)
         self.bias = None if bias is None else float(bias)
 
+    def save(self, folder: Path) -> list[str]:
+        """Write the weights and the tokenizer, and return the names of the files."""
+        weights = {n: t.contiguous() for n, t in self._model.state_dict().items() if not n.startswith(_IMAGE_PARTS)}
+        save_file(weights, folder / _TEXT_WEIGHTS)
+        written = [Path(path) for path in self._tokenizer.save_pretrained(folder)]
+        return [_TEXT_WEIGHTS, *(path.name for path in written if path.is_file())]
+
     @torch.no_grad()
     def encode(self, phrases: Sequence[str]) -> Tensor:
-        """The direction of each phrase; one that is longer than the tower reads is cut."""
+        """Return the direction of each phrase; one that is longer than the tower reads is cut."""
         longest = self._model.config.text_config.max_position_embeddings
         # SigLIP was trained on texts that were filled up to one length.
         padding = True if self.bias is None else "max_length"
@@ -55,70 +69,135 @@ class JointBackbone(Backbone):
     """The image tower as a backbone, which knows the text tower beside it."""
 
     source: str
+    joint_config: Any
+    local: bool
+    stored: bool
 
     @cached_property
     def text_tower(self) -> TextTower | None:
         """The text tower that was trained with these weights; None if they are others. Read when it is first used."""
         transformers = _library(self.name)
         with _quiet(transformers), _one_line(self.name):
-            model = transformers.AutoModel.from_pretrained(self.source)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self.source)
-        own, trained = self.network.state_dict(), _ImageTower(model).state_dict()
-        same = all(torch.equal(own[name].cpu(), value) for name, value in trained.items())
-        return TextTower(model, tokenizer) if same else None
+            if self.stored:
+                return self._stored_text_tower(transformers)
+            model = _read_model(transformers, self.source, self.joint_config, local=self.local)
+            own, trained = self.network.state_dict(), _ImageTower(model).state_dict()
+            if not all(torch.equal(own[name].cpu(), value) for name, value in trained.items()):
+                return None
+            return TextTower(model, _read_tokenizer(transformers, self.source, local=self.local))
+
+    def save_files(self, folder: Path) -> list[str]:
+        """Write what a stored model needs to be rebuilt without its source, and return the names of the files.
+
+        Without a text tower (it cannot be read, or the weights are others) the stored model knows no phrases.
+        """
+        try:
+            tower = self.text_tower
+        except BackboneError as error:
+            warnings.warn(f"the model is saved without its text tower: {error}", stacklevel=2)
+            tower = None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _TEXT_WEIGHTS).unlink(missing_ok=True)
+        self.joint_config.save_pretrained(folder)
+        (folder / _PREPROCESSING[0]).write_text(json.dumps({"image_mean": self.mean, "image_std": self.std}))
+        names = ["config.json", _PREPROCESSING[0]]
+        return names if tower is None else [*names, *tower.save(folder)]
+
+    def _stored_text_tower(self, transformers: Any) -> TextTower | None:
+        folder = Path(self.source)
+        if not (folder / _TEXT_WEIGHTS).exists():
+            return None
+        model = transformers.AutoModel.from_config(self.joint_config, trust_remote_code=False)
+        missing, unexpected = model.load_state_dict(load_file(folder / _TEXT_WEIGHTS), strict=False)
+        if unexpected or any(not name.startswith(_IMAGE_PARTS) for name in missing):
+            raise ValueError(f"{_TEXT_WEIGHTS} does not fit config.json")
+        return TextTower(model, _read_tokenizer(transformers, self.source, local=True))
 
 
 class _ImageTower(nn.Module):
-    """Pictures to the space that they share with texts: `(B, 3, H, W)` -> `(B, width)`."""
+    """Images to the space that they share with texts: `(B, 3, H, W)` -> `(B, width)`."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.vision_model = model.vision_model
         self.visual_projection = getattr(model, "visual_projection", nn.Identity())
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        activations: Tensor = self.visual_projection(_pooled(self.vision_model(pixel_values=pictures)))
+    def forward(self, images: Tensor) -> Tensor:
+        activations: Tensor = self.visual_projection(_pooled(self.vision_model(pixel_values=images)))
         return activations
 
 
-def build_joint(name: str, *, channels: int, pretrained: bool | None) -> Backbone:
-    """`transformers:PATH_OR_NAME`, pretrained unless `pretrained=False`."""
+def build_joint(
+    name: str, *, channels: int, pretrained: bool | None, files: Path | None = None, local: bool = False
+) -> Backbone:
+    """`transformers:PATH_OR_NAME`, pretrained unless `pretrained=False`.
+
+    `local` downloads nothing. `files` is a folder that `save_files` wrote: nothing else is then read. Code that comes
+    with a model is never run.
+    """
     if channels != 3:
-        raise BackboneError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
+        raise BackboneError(f"{name} has 3 channels, not {channels}; grey images are repeated for it")
     source = name.partition(":")[2]
-    if Path(source).is_dir():  # so that a model finds it from any folder
+    if files is not None:
+        source = str(files)
+    elif Path(source).is_dir():  # so that a model finds it from any folder
         source = str(Path(source).resolve())
         name = f"transformers:{source}"
+    elif local:
+        source = _downloaded(name, source)
     transformers = _library(name)
     with _quiet(transformers), _one_line(name):
-        config = transformers.AutoConfig.from_pretrained(source)
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=local)
         size = getattr(getattr(config, "vision_config", None), "image_size", None)
         if not isinstance(size, int) or not hasattr(config, "text_config"):
-            raise ValueError(
-                f"it is {config.model_type}, not of pictures of one size and texts, as CLIP and SigLIP are"
-            )
-        model = (
-            transformers.AutoModel.from_config(config)
-            if pretrained is False
-            else transformers.AutoModel.from_pretrained(source)
-        )
+            raise ValueError(f"it is {config.model_type}, not of images of one size and texts, as CLIP and SigLIP are")
+        config._attn_implementation = None  # a config may name code on the hub that computes attention
+        if pretrained is False:
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+        else:
+            model = _read_model(transformers, source, config, local=local)
         if not hasattr(model, "vision_model") or not hasattr(model, "logit_scale"):
             raise ValueError(f"it is {config.model_type}, which has no towers as CLIP and SigLIP have")
-        mean, std = _normalisation(transformers, source, config.model_type)
+        mean, std = _normalisation(transformers, source, config.model_type, local=local)
     backbone = JointBackbone(_ImageTower(model), name=name, width=0, size=size, mean=mean, std=std)
-    backbone.source = source
+    backbone.source, backbone.joint_config = source, config
+    backbone.local, backbone.stored = local, files is not None
     backbone.width = found_width(backbone)
     return backbone
+
+
+def _downloaded(name: str, source: str) -> str:
+    """Return the folder of a model of the hub that was downloaded; `local_files_only` alone still contacts the hub."""
+    hub = import_package("huggingface_hub", backbone=name, install="'andornot[transformers]'")
+    with _one_line(name):
+        config = hub.try_to_load_from_cache(source, "config.json")
+        if not isinstance(config, str):
+            raise ValueError("it is not on this machine")
+        return str(Path(config).parent)
+
+
+def _read_model(transformers: Any, source: str, config: Any, *, local: bool) -> Any:
+    return transformers.AutoModel.from_pretrained(
+        source, config=config, trust_remote_code=False, local_files_only=local
+    )
+
+
+def _read_tokenizer(transformers: Any, source: str, *, local: bool) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=local)
 
 
 def _library(name: str) -> Any:
     return import_package("transformers", backbone=name, install="'andornot[transformers]'")
 
 
-def _normalisation(transformers: Any, source: str, kind: str) -> tuple[Sequence[float], Sequence[float]]:
+def _normalisation(
+    transformers: Any, source: str, kind: str, *, local: bool
+) -> tuple[Sequence[float], Sequence[float]]:
     """Mean and deviation as the model's own files say; else those of its kind."""
     for file in _PREPROCESSING:
-        path = transformers.utils.cached_file(source, file, _raise_exceptions_for_missing_entries=False)
+        path = transformers.utils.cached_file(
+            source, file, _raise_exceptions_for_missing_entries=False, local_files_only=local
+        )
         if path is not None:
             said = json.loads(Path(path).read_text(encoding="utf-8"))
             said = said.get("image_processor", said)
@@ -128,7 +207,7 @@ def _normalisation(transformers: Any, source: str, kind: str) -> tuple[Sequence[
 
 
 def _pooled(output: Any) -> Tensor:
-    """What the versions of the package return: the vector itself, or an output with it inside."""
+    """Return what the versions of the package return: the vector itself, or an output with it inside."""
     return torch.as_tensor(getattr(output, "pooler_output", output))
 
 
@@ -136,7 +215,7 @@ def _pooled(output: Any) -> Tensor:
 def _one_line(name: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:  # the files may come from anyone, and the package checks little of them itself
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BackboneError(f"backbone {name} cannot be built: {reason}") from error
 

@@ -1,16 +1,17 @@
 """`build_backbone`: from a name to a network. A new one is a function here or in its own file, and one line below."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from ...errors import did_you_mean, spelled_like
 from .backbone import Backbone
 from .conv5 import build_conv5
 from .efficientnet_lite import build_efficientnet_lite
-from .errors import BackboneError
 from .joint import build_joint
 from .resnet import build_resnet
+from .weights import BackboneError
 from .zoo import build_timm, build_torchvision
 
 # A builder is called as `builder(name, channels=…, pretrained=…, **options)`.
@@ -29,16 +30,18 @@ _FAMILIES: Final[dict[str, Callable[..., Backbone]]] = {
     "transformers": build_joint,
 }
 # Options that say where weights come from, which a rebuilt architecture does not need.
-_NOT_ARCHITECTURE: Final = ("weights",)
+_NOT_ARCHITECTURE: Final = ("weights", "weights_backbone", "checkpoint_path", "cache_dir")
+# Arguments of builders that are not options.
+_OURS: Final = ("name", "channels", "pretrained", "files", "local")
 
 
 def backbone_names() -> tuple[str, ...]:
-    """All names that `build_backbone` knows; `family:NAME` stands for any model of that package."""
+    """Return all names that `build_backbone` knows; `family:NAME` stands for any model of that package."""
     return (*_BUILDERS, *(f"{family}:NAME" for family in _FAMILIES))
 
 
 def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = None, **options: Any) -> Backbone:
-    """The backbone of that name, for pictures with that many channels.
+    """Build the backbone of that name, for images with that many channels.
 
     `pretrained=None` takes pretrained weights where the backbone brings some: all but conv5 and ResNet, whose weights
     are given as `weights=PATH`. `options` are those of the backbone: `stem` of a ResNet, `width` of conv5.
@@ -48,15 +51,44 @@ def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = No
     (512, 28)
     >>> build_backbone("resnet19")
     Traceback (most recent call last):
-    andornot.ssl.backbones.errors.BackboneError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
+    andornot.ssl.backbones.weights.BackboneError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
     """
+    return _build(name, channels, pretrained, options)
+
+
+def rebuild_backbone(config: Mapping[str, Any], files: Path, *, external_files: bool = False) -> Backbone:
+    """Rebuild the backbone of a stored model from its `config`, without its weights.
+
+    The model may come from anyone, so nothing is downloaded, no code that comes with it is run, and what its backbone
+    needs is read from the folder `files` alone. `external_files=True` allows what `config` names elsewhere as well.
+    """
+    options = {key: value for key, value in config.items() if key not in (*_NOT_ARCHITECTURE, "pretrained")}
+    name, channels = str(options.pop("name")), int(options.pop("channels", 3))
+    family, _, model = name.partition(":")
+    stored: dict[str, Any] = {"local": True} if family in _FAMILIES else {}
+    if family == "transformers" and files.is_dir():
+        stored["files"] = files
+    elif (family == "transformers" or ":" in model) and not external_files:  # the second: timm:hf-hub:…
+        raise BackboneError(_outside(name))
+    return _build(name, channels, False, options, stored)
+
+
+def _build(
+    name: str, channels: int, pretrained: bool | None, options: dict[str, Any], stored: Mapping[str, Any] | None = None
+) -> Backbone:
     builder = _builder(name)
     if channels < 1:
         raise BackboneError(f"channels must be at least 1, got {channels}")
     _check_options(name, builder, options)
-    backbone = builder(name, channels=channels, pretrained=pretrained, **options)
+    backbone = builder(name, channels=channels, pretrained=pretrained, **options, **(stored or {}))
     backbone.config |= {key: value for key, value in options.items() if key not in _NOT_ARCHITECTURE}
     return backbone
+
+
+def _outside(name: str) -> str:
+    return (
+        f"the files of its backbone {name} are not in its folder: if you trust them, load it with external_files=True"
+    )
 
 
 def _builder(name: str) -> Callable[..., Backbone]:
@@ -75,10 +107,9 @@ def _builder(name: str) -> Callable[..., Backbone]:
 
 def _check_options(name: str, builder: Callable[..., Backbone], options: dict[str, Any]) -> None:
     parameters = inspect.signature(builder).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    known = [key for key in parameters if key not in ("name", "channels", "pretrained")]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    known = [key for key in parameters if key not in (*_OURS, "options")]
     for key in options:
-        if key not in known:
+        if key in _OURS or not (takes_any or key in known):
             hint = did_you_mean(spelled_like(key, known, 1) or known) if known else "it has none"
             raise BackboneError(f'backbone {name} has no option "{key}"; {hint}')

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from ...errors import unknown
 from .backbone import CIFAR10_MEAN, CIFAR10_STD, IMAGENET_MEAN, IMAGENET_STD, Backbone
-from .errors import BackboneError
-from .weights import load_weights
+from .weights import BackboneError, load_weights
 
 STEMS: Final = ("imagenet", "cifar")
 
@@ -85,7 +84,7 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         self.width = 512 * block.expansion
-        if stem == "cifar":  # small pictures keep their size
+        if stem == "cifar":  # small images keep their size
             self.conv1 = _convolution(channels, 64, 3)
             self.maxpool: nn.Module = nn.Identity()
         else:
@@ -122,7 +121,7 @@ def build_resnet(
     weights: str | os.PathLike[str] | None = None,
     zero_init_residual: bool = False,
 ) -> Backbone:
-    """`resnet18` or `resnet50`; `stem="cifar"` is 3×3 with stride 1 and no max-pool, for pictures of 32×32.
+    """Build `resnet18` or `resnet50`; `stem="cifar"` is 3×3 with stride 1 and no max-pool, for 32×32 images.
 
     `weights` is a file of torchvision's (.safetensors, or .pth with weights alone); its classifier is left out.
     `zero_init_residual` starts each block as the identity, as SimSiam's code does.
@@ -161,7 +160,7 @@ def _stage(
 
 
 def _shortcut(before: int, after: int, stride: int) -> nn.Module:
-    """The way around a block: the input itself, or a 1×1 convolution where its shape would not fit."""
+    """Return the way around a block: the input itself, or a 1×1 convolution where its shape would not fit."""
     if before == after and stride == 1:
         return nn.Identity()
     return nn.Sequential(_convolution(before, after, 1, stride), nn.BatchNorm2d(after))

@@ -1,20 +1,52 @@
-"""Weights from a file into a network: .safetensors, or a torch file that holds tensors alone. No pickle is run."""
+"""Weights of backbones: load them from files, hash them, import the packages that provide them. No pickle is run."""
 
+import hashlib
+import importlib
+import json
 import os
-import pickle
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from .errors import BackboneError
+from ...errors import AndornotError, MissingPackageError
+
+
+class BackboneError(AndornotError):
+    """A backbone that there is not, or that does not take what it was given."""
+
+
+def import_package(package: str, *, backbone: str, install: str) -> Any:
+    """Import a package, or raise an error that says which `pip install` the backbone needs."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise MissingPackageError(f"backbone {backbone}: {package} cannot be imported ({error})") from error
+        raise MissingPackageError(f"backbone {backbone} needs {package}: pip install {install}") from None
+    except (ImportError, OSError, RuntimeError) as error:  # a wheel that does not fit the torch beside it
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MissingPackageError(f"backbone {backbone}: {package} cannot be imported ({reason})") from error
+
+
+def hash_tensors(tensors: Mapping[str, Tensor], header: str = "") -> str:
+    """Return a SHA-256 of named tensors and of a text: equal only if names, types, shapes and all bits are."""
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        content = tensor.detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(content.dtype), list(content.shape)]).encode())
+        digest.update(content.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_weights(network: nn.Module, path: str | os.PathLike[str], ignore: tuple[str, ...] = ()) -> None:
-    """Fills `network` from the state dict in `path`, whose names must fit; those that begin with `ignore` are left out.
+    """Load the state dict in `path` into `network`; names that begin with `ignore` are left out.
 
     Raises a FileNotFoundError, or a ValueError that names the first weights that do not fit.
     """
@@ -38,7 +70,9 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str], ignore: tuple
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The state dict in a file."""
+    """Return the state dict in a file."""
+    if not isinstance(path, str | os.PathLike):
+        raise BackboneError(f"weights must be the path of a file, got {path!r}")
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file of weights at {path}")
@@ -46,7 +80,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # torch has no error of its own for a file that is none of weights
         raise BackboneError(f"{path} cannot be read as a file of weights alone ({_first_line(error)})") from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise BackboneError(f"{path} is not a state dict: it must map names to tensors")

@@ -3,20 +3,24 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import torch
 from torch import nn
 
 from .backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, Pretrained, dry_run, found_width
-from .errors import BackboneError
-from .packages import import_package
+from .weights import BackboneError, import_package, read_weights
 
 _IMAGENET_CLASSES: Final = 1000
 
 
-def build_timm(name: str, *, channels: int, pretrained: bool | None, **options: Any) -> Backbone:
-    """`timm:NAME`, pretrained unless `pretrained=False`; `options` go to `timm.create_model`."""
+def build_timm(name: str, *, channels: int, pretrained: bool | None, local: bool = False, **options: Any) -> Backbone:
+    """Build `timm:NAME`, pretrained unless `pretrained=False`; `options` go to `timm.create_model`.
+
+    `local` looks the classifier up among downloaded files only.
+    """
     timm = import_package("timm", backbone=name, install="timm")
     model = name.partition(":")[2]
     create = partial(_made, name, timm.create_model, model, in_chans=channels, **options)
@@ -31,16 +35,21 @@ def build_timm(name: str, *, channels: int, pretrained: bool | None, **options: 
         mean=wanted["mean"],
         std=wanted["std"],
         tail="forward_head",
-        pretrained=partial(_read_timm, name, create),
+        pretrained=partial(_read_timm, name, create, network, local),
     )
 
 
-def build_torchvision(name: str, *, channels: int, pretrained: bool | None, **options: Any) -> Backbone:
-    """`torchvision:NAME` without its last linear layer, pretrained unless `pretrained=False`."""
+def build_torchvision(
+    name: str, *, channels: int, pretrained: bool | None, local: bool = False, **options: Any
+) -> Backbone:
+    """Build `torchvision:NAME` without its last linear layer, pretrained unless `pretrained=False`.
+
+    `local` looks the classifier up among downloaded files only.
+    """
     models = import_package("torchvision", backbone=name, install="torchvision").models
     model = name.partition(":")[2]
     if channels != 3:
-        raise BackboneError(f"{name} has 3 channels, not {channels}; grey pictures are repeated for it")
+        raise BackboneError(f"{name} has 3 channels, not {channels}; grey images are repeated for it")
     weights = _made(name, models.get_model_weights, model).DEFAULT
     create = partial(_made, name, models.get_model, model, **options)
     network = create(weights=None if pretrained is False else weights)
@@ -54,7 +63,7 @@ def build_torchvision(name: str, *, channels: int, pretrained: bool | None, **op
         channels=channels,
         mean=getattr(wanted, "mean", IMAGENET_MEAN),
         std=getattr(wanted, "std", IMAGENET_STD),
-        pretrained=partial(_read_torchvision, name, partial(create, weights=weights)),
+        pretrained=partial(_read_torchvision, name, create, weights, local),
     )
 
 
@@ -63,22 +72,22 @@ def _trunk_of_timm(network: nn.Module) -> tuple[str, ...]:
 
 
 def _trunk_of_torchvision(network: nn.Module) -> tuple[str, ...]:
-    """The children before the pooling, in their order: as most networks there are built."""
+    """Return the children before the pooling, in their order: as most networks there are built."""
     names = [name for name, _ in network.named_children()]
     return tuple(names[: names.index("avgpool")] if "avgpool" in names else names[:-1])
 
 
 def _made(name: str, make: Any, *args: Any, **options: Any) -> Any:
-    """What `make` returns, or a ValueError that begins with the backbone's name."""
+    """Return what `make` returns, or a ValueError that begins with the backbone's name."""
     try:
         return make(*args, **options)
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # options are passed on, and a zoo does not check them
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BackboneError(f"backbone {name} cannot be built: {reason}") from error
 
 
 def _measured(network: nn.Module, trunk: tuple[str, ...], *, tail: str | None = None, **described: Any) -> Backbone:
-    """A backbone with the network's map, if what `trunk` and `tail` compute is what the network returns."""
+    """Return a backbone with the network's map, if what `trunk` and `tail` compute is what the network returns."""
     plain = Backbone(network, width=0, **described)
     plain.width = found_width(plain)
     if trunk:
@@ -92,13 +101,26 @@ def _measured(network: nn.Module, trunk: tuple[str, ...], *, tail: str | None = 
     return plain
 
 
-def _read_timm(name: str, create: Callable[..., Any]) -> Pretrained:
-    network = create(pretrained=True)
+def _read_timm(name: str, create: Callable[..., Any], like: Any, local: bool) -> Pretrained:
+    if local:
+        hub = import_package("huggingface_hub", backbone=name, install="timm")
+        cached = hub.try_to_load_from_cache(like.pretrained_cfg.get("hf_hub_id") or "", "model.safetensors")
+        if not isinstance(cached, str):
+            raise BackboneError(f"the pretrained weights of {name} are not on this machine")
+        network = create(pretrained=True, pretrained_cfg_overlay={"file": cached})
+    else:
+        network = create(pretrained=True)
     return _checked(network, network.get_classifier(), name)
 
 
-def _read_torchvision(name: str, create: Callable[..., Any]) -> Pretrained:
-    network = create()
+def _read_torchvision(name: str, create: Callable[..., Any], weights: Any, local: bool) -> Pretrained:
+    if local:
+        # Where torch.hub keeps what it downloaded.
+        cached = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(weights.url).path).name)
+        network = create(weights=None)
+        network.load_state_dict(read_weights(cached))
+    else:
+        network = create(weights=weights)
     return _checked(network, _take_off_classifier(network, name), name)
 
 

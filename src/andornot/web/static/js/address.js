@@ -1,41 +1,41 @@
 /**
- * The address of the page is its state: which view, the query, options, filters, the picture that is looked at. So
- * everything can be shared and bookmarked, and "back" goes back.
+ * The state of the page is in its address: the view, the query, options, filters, the photo that is open. So
+ * everything can be shared and bookmarked, and the back button works.
  */
 
 import { signal } from "./signal.js";
 
-/** What is not in the address. */
+/** Values that are left out of the address. */
 const DEFAULTS = {
   q: "", // the formula
-  score: "centred",
+  score: "centered",
   top: "48",
-  logic: "", // as usual: that of the paper in terms, the product in conditions
+  logic: "", // default: that of the paper in terms, the product in conditions
   semantics: "exact",
-  folder: "", // pictures in it, at any depth
-  label: "", // pictures whose own folder has this name
+  folder: "", // images in it, at any depth
+  label: "", // images whose own folder has this name
   after: "",
   before: "",
-  file_dates: "", // "1": the date of its file for a picture that no camera dated
+  file_dates: "", // "1": use the file date of photos without a date
   order: "id",
-  all: "", // "1": all pictures, though there is a query
+  all: "", // "1": show all photos, even with a query
   frames: "", // "1": frames around where terms were found
-  picture: "", // the id of the picture that is looked at
+  image: "", // the id of the photo that is open
   a: "",
   b: "",
   show: "degrees", // what the comparison draws
   sort: "spread", // of the features
 };
 
-const VIEWS = { "": "pictures", features: "features", feature: "feature", compare: "compare", help: "help" };
+const VIEWS = { "": "images", features: "features", feature: "feature", compare: "compare", help: "help" };
 
-/** Which pictures may be found or shown. */
+/** Filters of photos. */
 export const FILTERS = ["folder", "label", "after", "before", "file_dates"];
 
-/** How they are ranked, and how many. */
+/** Options of the ranking. */
 export const RANKING = ["score", "top", "logic", "semantics"];
 
-/** What a search depends on, but for the formula. */
+/** Everything that a search depends on, except the formula. */
 export const SEARCH = [...RANKING, ...FILTERS];
 
 /** The state of no filters. */
@@ -56,13 +56,13 @@ export function addressOf(changes) {
   for (const [name, value] of Object.entries(DEFAULTS)) {
     if (state[name] !== value) parameters.set(name, state[name]);
   }
-  const path = state.view === "pictures" ? "/" : `/${state.view}${state.view === "feature" ? `/${state.feature}` : ""}`;
+  const path = state.view === "images" ? "/" : `/${state.view}${state.view === "feature" ? `/${state.feature}` : ""}`;
   // A formula is easier to read, and to send, with its brackets and bars.
   const text = parameters.toString().replaceAll("%7C", "|").replaceAll("%28", "(").replaceAll("%29", ")");
   return text ? `${path}?${text}` : path;
 }
 
-/** Goes to the state with some changes; `replace` forgets where we were. */
+/** Goes to the state with some changes; `replace` adds no entry to the history. */
 export function go(changes, { replace = false } = {}) {
   const address = addressOf(changes);
   if (address === location.pathname + location.search) return;
@@ -100,5 +100,5 @@ function firstPart({ pathname }) {
 function parsed(url) {
   const given = new URLSearchParams(url.search);
   const state = Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, given.get(name) ?? value]));
-  return { ...state, view: VIEWS[firstPart(url)] ?? "pictures", feature: url.pathname.split("/")[2] ?? "" };
+  return { ...state, view: VIEWS[firstPart(url)] ?? "images", feature: url.pathname.split("/")[2] ?? "" };
 }

@@ -1,25 +1,28 @@
-/** Asking the server. */
+/** Requests to the server. */
 
 import { signal } from "./signal.js";
 
-/** An answer that is an error: `message`, and for formulas `position` and `length` of the spot, `nearest` names. */
+/**
+ * An error that the server answered: `code` and `message`. Mistakes in formulas also have the `span` [start, end] of
+ * the wrong characters, `corrections`, and `parsed` if the formula can be parsed but not searched.
+ */
 export class ApiError extends Error {
-  constructor(status, { message, position, length, nearest }) {
+  constructor(status, { code, message, span = [0, 0], corrections = [] }, parsed = null) {
     super(message);
-    Object.assign(this, { status, position, length, nearest });
+    Object.assign(this, { status, code, span, corrections, parsed });
   }
 }
 
 /** No answer at all. */
 export class Unreachable extends Error {}
 
-/** Sent with null when the server answers as it should, else with what is wrong. */
+/** Sent with null when the server works, else with a message. */
 export const trouble = signal();
 
 const BUSY = 503;
 const TRIES = 4;
 
-/** The answer to a question, as it is; waits and asks again while the server is busy. */
+/** Returns the answer to a request; retries while the server is busy. */
 export async function ask(path, parameters = {}, { signal: abort, ...options } = {}) {
   const address = withParameters(path, parameters);
   for (let left = TRIES; ; left -= 1) {
@@ -30,14 +33,14 @@ export async function ask(path, parameters = {}, { signal: abort, ...options } =
       continue;
     }
     const { error } = await response.json().catch(() => ({}));
-    throw new ApiError(response.status, error ?? { message: `the server answered ${response.status}` });
+    throw new ApiError(response.status, error ?? { code: "unknown", message: `the server answered ${response.status}` });
   }
 }
 
-/** What a formula says; a mistake in it is an ApiError, but no failed request: whoever types makes many. */
-export async function explain(formula, options) {
-  const answer = await ask("/api/formula", { formula, unfinished: "1" }, options);
-  if (answer.error) throw new ApiError(200, answer.error);
+/** Parses a formula and searches; a mistake in it is an ApiError of status 200, because half-typed formulas are normal. */
+export async function askSearch(parameters, options) {
+  const answer = await ask("/api/search", { ...parameters, lenient: "1" }, options);
+  if (answer.error) throw new ApiError(200, answer.error, answer.parsed);
   return answer;
 }
 
@@ -48,11 +51,11 @@ export function withParameters(path, parameters) {
   return query ? `${path}?${query}` : path;
 }
 
-/** Whether an error only says that nobody waits for the answer any more. */
+/** Whether a request was cancelled. */
 export const isAborted = (error) => error.name === "AbortError";
 
 /**
- * For questions of which only the newest counts: each call gives up the one before, which then never returns.
+ * For requests of which only the newest counts: each call cancels the one before.
  * `latest((signal) => ask(…, { signal }))`
  */
 export function newestOnly() {
@@ -71,7 +74,7 @@ async function fetched(address, options) {
     return response;
   } catch (error) {
     if (isAborted(error)) throw error;
-    const failure = new Unreachable("The server does not answer. Trying again…");
+    const failure = new Unreachable("The server does not respond. Trying again…");
     trouble.send(failure.message);
     throw failure;
   }

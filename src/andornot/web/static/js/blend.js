@@ -4,16 +4,16 @@ import { h, icon } from "./dom.js";
 import * as query from "./query.js";
 
 const OPERATORS = [
-  ["or", "with", "Put together: what any of them shows"],
-  ["and", "common", "In common: only what they share"],
-  ["minus", "without", "Without: the first, less what the others show"],
+  ["or", "with", "Union: what any of them shows"],
+  ["and", "common", "Common: only what they share"],
+  ["minus", "without", "Difference: the first without the others"],
 ];
 
 /** Three small buttons to choose from; `key` tells the blend from others. */
 export const drawOperators = (blend, key) =>
   h(
     "div",
-    { class: "operators", role: "group", "aria-label": "How they are blended" },
+    { class: "operators", role: "group", "aria-label": "How to blend" },
     OPERATORS.map(([op, drawing, words]) =>
       h(
         "button",

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { byId, h } from "./dom.js";
-import { count } from "./words.js";
+import { count } from "./labels.js";
 
 const PAGE = 200;
 
@@ -15,7 +15,7 @@ export function showBroken() {
     try {
       const { total, files } = await ask("/api/broken", { offset: list.childElementCount, limit: PAGE });
       list.append(...files.map(drawFile));
-      words.textContent = "They are left out of the gallery. Mend or remove them, and index again.";
+      words.textContent = "They are not in the gallery. Repair or remove them, then index again.";
       byId("broken-title").textContent = `${count(total)} ${total === 1 ? "file" : "files"} could not be read`;
       more.hidden = list.childElementCount >= total;
     } catch (error) {

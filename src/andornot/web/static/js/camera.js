@@ -1,9 +1,9 @@
-/** A picture from the camera, where the browser has no app for it. */
+/** A photo from the camera, for devices without a camera app. */
 
 import { byId } from "./dom.js";
 import { tell } from "./notices.js";
 
-/** What was taken, as a list of one file; an empty list if nothing was. */
+/** Returns the photo as a list of one file; an empty list if none was taken. */
 export async function takePhoto() {
   const [dialog, video] = [byId("camera-dialog"), byId("viewfinder")];
   let stream;
@@ -12,7 +12,7 @@ export async function takePhoto() {
   } catch (error) {
     tell(
       error.name === "NotAllowedError"
-        ? "The camera was not allowed. You can allow it in the browser, beside the address."
+        ? "The browser blocked the camera. You can allow it next to the address bar."
         : "No camera was found.",
     );
     return [];

@@ -1,6 +1,6 @@
-/** One thing that is asked for, as a chip: a picture or a part of one, a word, examples, a blend. */
+/** One thing that is asked for, as a chip: an image or a part of one, a word, examples, a blend. */
 
-import { openItem, takeOut, WEIGHTS } from "./chipmenu.js";
+import { openItem, takeOut, WEIGHTS } from "./chip_menu.js";
 import { drawOperators } from "./blend.js";
 import { h, icon } from "./dom.js";
 import { carry, dropOn } from "./drag.js";
@@ -19,7 +19,7 @@ let lastNumber = 0;
 
 /** What an item is called. */
 export function titleOf(item) {
-  if (item.kind === "picture") return item.crop ? `${item.file}, a part` : item.file;
+  if (item.kind === "image") return item.crop ? `${item.file} (part)` : item.file;
   if (item.kind === "like") return `${item.items.length} examples`;
   if (item.kind === "blend") return `Blend of ${item.items.map(titleOf).join(", ")}`;
   return item.kind === "group" ? "A group" : item.file;
@@ -27,29 +27,29 @@ export function titleOf(item) {
 
 /** How an item looks, small. */
 export function face(item) {
-  if (item.kind === "picture") return item.crop ? drawPart(item) : drawWhole(item);
+  if (item.kind === "image") return item.crop ? drawPart(item) : drawWhole(item);
   const inner = item.items ?? [];
   if (!inner.length) return h("span", { class: "text" }, item.file);
   const shown = inner.slice(0, STACKED).map((one) => h("span", {}, face(one)));
   return h("span", { class: "stacked", "data-count": shown.length }, shown);
 }
 
-const drawWhole = (picture) => h("img", { src: thumbnail(picture), alt: "", draggable: "false" });
+const drawWhole = (image) => h("img", { src: thumbnail(image), alt: "", draggable: "false" });
 
-/** The part of a picture that is meant. */
-function drawPart(picture) {
+/** The part of an image that is meant. */
+function drawPart(image) {
   const canvas = h("canvas", { width: 144, height: 144 });
-  const image = new Image();
-  image.addEventListener("load", () => {
-    const { naturalWidth: width, naturalHeight: height } = image;
-    const [left, top, right, bottom] = picture.crop;
+  const img = new Image();
+  img.addEventListener("load", () => {
+    const { naturalWidth: width, naturalHeight: height } = img;
+    const [left, top, right, bottom] = image.crop;
     const [x, y, across, down] = [left * width, top * height, (right - left) * width, (bottom - top) * height];
     const scale = Math.min(canvas.width / across, canvas.height / down);
     const [shownWidth, shownHeight] = [across * scale, down * scale];
     const place = [(canvas.width - shownWidth) / 2, (canvas.height - shownHeight) / 2];
-    canvas.getContext("2d").drawImage(image, x, y, across, down, ...place, shownWidth, shownHeight);
+    canvas.getContext("2d").drawImage(img, x, y, across, down, ...place, shownWidth, shownHeight);
   });
-  image.src = thumbnail(picture);
+  img.src = thumbnail(image);
   return canvas;
 }
 
@@ -64,7 +64,7 @@ export function drawChip(item) {
       tabindex: 0,
       draggable: "true",
       title: titleOf(item),
-      "aria-label": titleOf(item) + (weight === 1 ? "" : `, counts ${weight} times`),
+      "aria-label": titleOf(item) + (weight === 1 ? "" : `, weight ${weight}`),
       "aria-haspopup": "true",
       "data-item": numberOf(item),
       onclick: () => openItem(chip, item),
@@ -129,13 +129,13 @@ function beside(chip, step) {
 /** Who removes one chip after the other by key stays among them. */
 const focusBeside = (chip) => (beside(chip, 1) ?? beside(chip, -1))?.focus();
 
-/** A picture that is dropped on another is blended with it, one on examples is one more; all else goes to the tray. */
+/** An image that is dropped on another is blended with it, one on examples is one more; all else goes to the tray. */
 function dropped({ item, moves }, onto) {
   if (item === onto) return;
-  const isTerm = (one) => one.kind === "picture" || one.kind === "like" || one.kind === "blend";
+  const isTerm = (one) => one.kind === "image" || one.kind === "like" || one.kind === "blend";
   const { tray, holder } = placeOf(onto, query.root());
-  if (isTerm(item) && onto.kind === "picture") query.join(item, onto, { kind: "blend", op: "or" });
-  else if (item.kind === "picture" && (onto.kind === "like" || (onto.kind === "blend" && onto.op !== "not")))
+  if (isTerm(item) && onto.kind === "image") query.join(item, onto, { kind: "blend", op: "or" });
+  else if (item.kind === "image" && (onto.kind === "like" || (onto.kind === "blend" && onto.op !== "not")))
     (moves ? query.move : query.add)(item, "items", onto);
   else if (moves) query.move(item, tray, holder);
   else query.add(item, tray, holder);

@@ -1,15 +1,15 @@
-/** Two pictures side by side, and what OR, AND, NOT and the difference make of their features. */
+/** Two images side by side, and what OR, AND, NOT and the difference make of their features. */
 
 import { addressOf, go, here } from "./address.js";
 import { ask, isAborted, newestOnly } from "./api.js";
-import { bar, distribution } from "./bars.js";
+import { bar, distribution } from "./charts.js";
 import { h, icon } from "./dom.js";
 import { dropOn } from "./drag.js";
-import { picturesOf } from "./formula.js";
+import { imagesOf } from "./formula.js";
 import { gallery, thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { result } from "./search.js";
-import { decimal } from "./words.js";
+import { decimal } from "./labels.js";
 
 /** Columns of the table: the key of the answer, what it is called, and its sign. */
 const COLUMNS = [
@@ -25,17 +25,17 @@ const FEATURES = 15;
 const SHOWN = 3;
 const CHOICES = 24;
 const LEAD =
-  "Each row is a feature, and the small pictures show it most: first what only a has, then what both share, then " +
-  "what only b has. A bar says how much of it there is: in each picture, and in what a formula makes of the two.";
+  "Each row is a feature, with the photos that show it most: first what only a has, then what both share, then what " +
+  "only b has. A bar shows how strong the feature is in each photo and in each combination of the two.";
 
 const newest = newestOnly();
 
-/** Draws the comparison into `main`. Without pictures in the address the first two of the query are compared. */
+/** Draws the comparison into `main`. Without images in the address the first two of the query are compared. */
 export async function showCompare(main) {
-  const [first, second] = picturesOf(query.root());
+  const [first, second] = imagesOf(query.root());
   const a = here().a || nameOf(first);
   const b = here().b || nameOf(second);
-  const heading = h("div", { class: "heading" }, h("h1", {}, "Compare two pictures"));
+  const heading = h("div", { class: "heading" }, h("h1", {}, "Compare two photos"));
   try {
     if (!a || !b) {
       const choices = await newest((signal) => drawChoices(a, b, signal));
@@ -43,7 +43,7 @@ export async function showCompare(main) {
       return;
     }
     const answer = await newest((signal) => ask("/api/compare", { a, b, features: FEATURES }, { signal }));
-    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}, where 0 is the same picture`), switches());
+    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}, 0 for identical photos`), switches());
     main.replaceChildren(heading, slots({ asked: a, ...answer.a }, { asked: b, ...answer.b }), table(answer));
   } catch (error) {
     if (isAborted(error)) return;
@@ -55,27 +55,27 @@ export async function showCompare(main) {
   }
 }
 
-/** Pictures to choose from: those of the query, the hits, or the first of the gallery. */
+/** Images to choose from: those of the query, the hits, or the first of the gallery. */
 async function drawChoices(a, b, signal) {
-  if (!gallery()?.pictures) return [h("p", { class: "empty" }, "This gallery is empty: there is nothing to compare yet.")];
-  const known = [...picturesOf(query.root()), ...(result()?.hits ?? [])];
+  if (!gallery()?.images) return [h("p", { class: "empty" }, "This gallery is empty: there is nothing to compare yet.")];
+  const known = [...imagesOf(query.root()), ...(result()?.hits ?? [])];
   const enough = known.length > 1;
-  const offered = enough ? known : (await ask("/api/pictures", { limit: CHOICES }, { signal })).pictures;
-  const choose = (picture) => go(a ? { a, b: nameOf(picture) } : { a: nameOf(picture), b });
-  const words = `Click ${a || b ? "the other picture" : "two pictures"} here, or write file names above.`;
+  const offered = enough ? known : (await ask("/api/images", { limit: CHOICES }, { signal })).images;
+  const choose = (image) => go(a ? { a, b: nameOf(image) } : { a: nameOf(image), b });
+  const words = `Click ${a || b ? "the other photo" : "two photos"} here, or type file names above.`;
   return [
     h("h2", {}, words),
     h(
       "ul",
       { class: "choices" },
-      offered.slice(0, CHOICES).map((picture) =>
+      offered.slice(0, CHOICES).map((image) =>
         h(
           "li",
           {},
           h(
             "button",
-            { type: "button", "aria-label": picture.name ?? picture.file, onclick: () => choose(picture) },
-            h("img", { src: thumbnail(picture), alt: "" }),
+            { type: "button", "aria-label": image.name ?? image.file, onclick: () => choose(image) },
+            h("img", { src: thumbnail(image), alt: "" }),
           ),
         ),
       ),
@@ -83,15 +83,15 @@ async function drawChoices(a, b, signal) {
   ];
 }
 
-/** How a picture is named in the address: by what nobody else has. */
-export const nameOf = (picture) => String(picture?.id ?? picture?.upload ?? "");
+/** How an image is named in the address: by what nobody else has. */
+export const nameOf = (image) => String(image?.id ?? image?.upload ?? "");
 
 function switches() {
   const one = (show, words) =>
     h("a", { href: addressOf({ show }), "aria-current": here().show === show && "true" }, words);
   return h(
     "nav",
-    { class: "tabs", "aria-label": "What is drawn" },
+    { class: "tabs", "aria-label": "What to show" },
     one("degrees", "Degrees"),
     one("distributions", "Distributions"),
   );
@@ -104,7 +104,7 @@ function slots(a, b) {
       type: "button",
       class: "plain swap",
       title: "Swap",
-      "aria-label": "Swap the two",
+      "aria-label": "Swap",
       onclick: () => go({ a: b.asked, b: a.asked }),
     },
     icon("swap"),
@@ -112,13 +112,13 @@ function slots(a, b) {
   return h("div", { class: "slots" }, slot("a", a, b), swap, slot("b", b, a), h("p", { class: "lead" }, LEAD));
 }
 
-function slot(key, picture, other) {
+function slot(key, image, other) {
   const choose = (name) => go(key === "a" ? { a: name, b: other.asked } : { a: other.asked, b: name });
-  const isKnown = picture.id || picture.upload;
+  const isKnown = image.id || image.upload;
   const field = h("input", {
-    value: picture.name ?? picture.asked,
-    placeholder: "file name or number",
-    "aria-label": `Picture ${key}`,
+    value: image.name ?? image.asked,
+    placeholder: "file name or id",
+    "aria-label": `Photo ${key}`,
     spellcheck: "false",
     autocomplete: "off",
     onchange: () => choose(field.value.trim()),
@@ -127,13 +127,13 @@ function slot(key, picture, other) {
     "div",
     { class: "slot" },
     isKnown
-      ? h("img", { src: thumbnail(picture), alt: picture.name ?? "" })
+      ? h("img", { src: thumbnail(image), alt: image.name ?? "" })
       : h("div", { class: "nothing" }, icon("add")),
     h("label", {}, h("b", {}, key), field),
   );
   dropOn(
     element,
-    ({ item }) => item.kind === "picture" && choose(nameOf(item)),
+    ({ item }) => item.kind === "image" && choose(nameOf(item)),
     () => {},
   );
   return element;
@@ -160,7 +160,7 @@ function table({ features, degrees, distributions, shown_by: shownBy }) {
   );
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Features of the two pictures" },
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Features of the two photos" },
     h(
       "table",
       { class: "logic" },
@@ -176,6 +176,6 @@ const link = (feature, shownBy) =>
   h(
     "a",
     { href: addressOf({ view: "feature", feature: String(feature) }), "aria-label": `Feature ${feature}` },
-    shownBy.slice(0, SHOWN).map((picture) => h("img", { src: thumbnail(picture), alt: "", loading: "lazy" })),
+    shownBy.slice(0, SHOWN).map((image) => h("img", { src: thumbnail(image), alt: "", loading: "lazy" })),
     h("span", { class: "number" }, feature),
   );

@@ -1,16 +1,16 @@
-/** What could stand at the cursor, in a list below the line: words with their counts, file names, definitions. */
+/** Completions below the search field: words with their counts, file names, defined names. */
 
 import { ask, newestOnly } from "./api.js";
 import { byId, debounced, h, icon } from "./dom.js";
 import { characters } from "./formula.js";
 import { thumbnail } from "./gallery.js";
-import { count } from "./words.js";
+import { count } from "./labels.js";
 
 const PAUSE = 60;
 const MOST = 8;
 const newest = newestOnly();
 
-/** What could stand at the cursor of which text. */
+/** The completions, and the text they are for. */
 let answer = { of: "", start: 0, end: 0, completions: [] };
 let chosen = -1;
 /** Whether something was typed, and nobody closed the list since. */
@@ -70,15 +70,15 @@ function draw() {
   const { completions } = answer;
   const list = byId("completions");
   list.replaceChildren(
-    ...completions.map(({ kind, label, pictures, id, version }, place) =>
+    ...completions.map(({ kind, label, images, id, version }, place) =>
       h(
         "li",
         { role: "option", id: `completion-${place}`, "aria-selected": "false" },
-        kind === "picture" && id !== null
+        kind === "image" && id !== null
           ? h("img", { src: thumbnail({ id, version }), alt: "" })
           : icon(kind === "definition" ? "stack" : "word"),
         h("span", { class: "label" }, label),
-        pictures !== null && h("span", { class: "count" }, count(pictures)),
+        images !== null && h("span", { class: "count" }, count(images)),
       ),
     ),
   );

@@ -1,10 +1,10 @@
-/** A box drawn on a picture says which thing in it is meant: by mouse, finger, arrows or numbers. */
+/** A dialog to choose a part of a photo: by mouse, finger, arrow keys or numbers. */
 
 import { byId } from "./dom.js";
 import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 
-/** Of the picture's side: what an arrow moves, and the least there is to see. */
+/** Of the image's side: what an arrow moves, and the least there is to see. */
 const STEP = 0.02;
 const LEAST = 0.04;
 const MIDDLE = [0.25, 0.25, 0.75, 0.75];
@@ -15,16 +15,16 @@ let isStarted = false;
 const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /**
- * Lets a box be drawn on a picture; `onChosen` gets [left, top, right, bottom] in fractions. Without it, the part joins
+ * Lets a box be drawn on an image; `onChosen` gets [left, top, right, bottom] in fractions. Without it, the part joins
  * the query.
  */
-export async function openCrop(picture, onChosen = (crop) => query.add(query.asItem(picture, crop))) {
+export async function openCrop(image, onChosen = (crop) => query.add(query.asItem(image, crop))) {
   const dialog = byId("crop-dialog");
   if (!isStarted) start(dialog);
-  const image = dialog.querySelector("img");
-  image.src = picture.upload ? thumbnail(picture) : `/api/pictures/${picture.id}/picture`;
-  image.alt = picture.name ?? "";
-  draw(picture.crop ?? MIDDLE);
+  const img = dialog.querySelector("img");
+  img.src = image.upload ? thumbnail(image) : `/api/images/${image.id}/image`;
+  img.alt = image.name ?? "";
+  draw(image.crop ?? MIDDLE);
   dialog.returnValue = "";
   dialog.showModal();
   byId("crop-box").focus();
@@ -34,7 +34,7 @@ export async function openCrop(picture, onChosen = (crop) => query.add(query.asI
 
 function start(dialog) {
   isStarted = true;
-  const surface = byId("crop-picture");
+  const surface = byId("crop-image");
   surface.addEventListener("pointerdown", (event) => {
     const drag = dragFrom(event, surface);
     if (!drag) return;

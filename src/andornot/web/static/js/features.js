@@ -1,34 +1,34 @@
-/** All features, and one feature: the pictures that show it most, and how its degrees are spread. */
+/** All features, and one feature: the images that show it most, and how its degrees are spread. */
 
 import { addressOf, go, here } from "./address.js";
 import { ask, isAborted, newestOnly } from "./api.js";
-import { histogram } from "./bars.js";
+import { histogram } from "./charts.js";
 import { h, icon } from "./dom.js";
 import { gallery, thumbnail } from "./gallery.js";
 import { makeGrid } from "./grid.js";
-import { listed } from "./sources.js";
-import { count, decimal } from "./words.js";
+import { listed } from "./grid_sources.js";
+import { count, decimal } from "./labels.js";
 
 const PAGE = 60;
-const SORTS = { spread: "those that differ most between pictures", mean: "those that most pictures have" };
+const SORTS = { spread: "largest differences between photos", mean: "most common" };
 
 const LEAD =
-  "A picture is described by features that nobody named: no labels of yours were used. Look at the pictures " +
-  "that show one most, and you often see what it is.";
+  "Photos are described by features that were learned without labels and have no names. The photos that show a " +
+  "feature most often tell what it is.";
 
-const grid = makeGrid("Pictures that show this feature most");
+const grid = makeGrid("Photos that show this feature most");
 const newest = newestOnly();
 
 /** Draws the browser of all features into `main`. */
 export function showFeatures(main) {
-  if (!gallery()?.pictures) {
-    const words = "This gallery is empty. Features show themselves in pictures, and there are none yet.";
+  if (!gallery()?.images) {
+    const words = "This gallery is empty.";
     main.replaceChildren(h("div", { class: "empty" }, h("h1", {}, "Features"), h("p", {}, words)));
     return;
   }
   const sort = h(
     "select",
-    { "aria-label": "Order of the features", onchange: () => go({ sort: sort.value }) },
+    { "aria-label": "Sort features by", onchange: () => go({ sort: sort.value }) },
     Object.entries(SORTS).map(([value, words]) => h("option", { value, selected: value === here().sort }, words)),
   );
   const cards = h("ul", { class: "cards" });
@@ -39,7 +39,7 @@ export function showFeatures(main) {
       { class: "heading" },
       h("h1", {}, "Features"),
       h("p", { class: "facts" }, facts()),
-      h("p", { class: "save" }, "First ", sort),
+      h("p", { class: "save" }, "Sort by ", sort),
     ),
     h("p", { class: "lead" }, LEAD),
     cards,
@@ -61,17 +61,17 @@ export function showFeatures(main) {
 
 const facts = () => (gallery() ? `${count(gallery().features)} features` : "");
 
-const card = ({ feature, mean, pictures }) =>
+const card = ({ feature, mean, images }) =>
   h(
     "li",
     {},
     h(
       "a",
-      { class: "card", href: addressOf({ view: "feature", feature, picture: "" }) },
+      { class: "card", href: addressOf({ view: "feature", feature, image: "" }) },
       h(
         "span",
         { class: "mosaic" },
-        pictures.map((picture) => h("img", { src: thumbnail(picture), alt: "", loading: "lazy" })),
+        images.map((image) => h("img", { src: thumbnail(image), alt: "", loading: "lazy" })),
       ),
       h("span", { class: "number" }, `Feature ${feature}`),
       h("span", { class: "value", title: "Average degree" }, decimal(mean, 2)),
@@ -95,15 +95,15 @@ export async function showFeature(main) {
           "nav",
           { class: "save", "aria-label": "Other features" },
           h("a", { href: addressOf({ view: "features" }) }, "All features"),
-          neighbour(answer.feature - 1, "back", "The feature before"),
-          neighbour(answer.feature + 1, "next", "The next feature"),
+          neighbour(answer.feature - 1, "back", "Previous feature"),
+          neighbour(answer.feature + 1, "next", "Next feature"),
         ),
       ),
-      h("section", { class: "degrees" }, h("h2", {}, "How much of it the pictures have"), histogram(answer.histogram)),
-      h("h2", {}, "The pictures that show it most"),
+      h("section", { class: "degrees" }, h("h2", {}, "Distribution of degrees"), histogram(answer.histogram)),
+      h("h2", {}, "Photos that show it most"),
       grid.element,
     );
-    grid.show(listed(answer.pictures, ({ degree }) => decimal(degree), "degree"));
+    grid.show(listed(answer.images, ({ degree }) => decimal(degree), "degree"));
   } catch (error) {
     if (isAborted(error)) return;
     main.replaceChildren(

@@ -1,4 +1,4 @@
-/** Which pictures may be found: chips that one sees and removes, and a panel to choose them in. */
+/** Filters: chips to remove them, and a panel to choose them. */
 
 import { FILTERS, go, here, moved, UNFILTERED } from "./address.js";
 import { ask } from "./api.js";
@@ -6,15 +6,15 @@ import { byId, h, icon, redraw } from "./dom.js";
 import { drawFolders } from "./folders.js";
 import { changed } from "./gallery.js";
 import * as query from "./query.js";
-import { count, day } from "./words.js";
+import { count, day } from "./labels.js";
 
 /** What a chip says. */
 const SAID = {
   folder: (value) => `Folder: ${value}`,
-  label: (value) => `Folders named ${value}`,
-  after: (value) => `Taken from ${day(value)} on`,
-  before: (value) => `Taken before ${day(value)}`,
-  file_dates: () => "Dates of files count, too",
+  label: (value) => `Folder name: ${value}`,
+  after: (value) => `From ${day(value)}`,
+  before: (value) => `Before ${day(value)}`,
+  file_dates: () => "Including file dates",
 };
 
 /** The tree of folders and the names of one's own, once they came. */
@@ -120,14 +120,14 @@ function show() {
 }
 
 /** A name of one's own is a part of the query: there it is seen, weighted and removed like a word. */
-const drawDefinition = ({ name, pictures }) =>
+const drawDefinition = ({ name, term, images }) =>
   h(
     "li",
     {},
     h(
       "button",
-      { type: "button", class: "word", onclick: () => query.addWord(name) },
+      { type: "button", class: "word", onclick: () => query.addWord(name, term) },
       name,
-      typeof pictures === "number" && h("span", { class: "count" }, count(pictures)),
+      typeof images === "number" && h("span", { class: "count" }, count(images)),
     ),
   );

@@ -1,11 +1,11 @@
 /** The folders of the gallery as a tree, to choose one of. */
 
 import { h, icon } from "./dom.js";
-import { count } from "./words.js";
+import { count } from "./labels.js";
 
 /**
  * Draws a tree; what is inside a folder is made when it is opened, because there may be many.
- * @param {{name: string, folder: string, pictures: number, folders: object[]}} root
+ * @param {{name: string, folder: string, images: number, folders: object[]}} root
  * @param {string} chosen  the folder that is chosen
  * @param {(folder: string) => void} choose
  */
@@ -45,7 +45,7 @@ function drawFolder(folder, chosen, choose) {
         onclick: () => choose(isChosen ? "" : folder.folder),
       },
       h("span", {}, folder.name),
-      h("span", { class: "count" }, count(folder.pictures)),
+      h("span", { class: "count" }, count(folder.images)),
     ),
   );
   if (isInside) item.append(inner());

@@ -2,17 +2,17 @@
  * The query as three trays, and as text.
  *
  * A group has three trays, and says A1 and A2 and (O1 or O2) and not N1 and not N2. Whatever does not fit lies in them
- * as a group of its own. What lies in a tray is a term, which may count more or less than others: a picture or a part
- * of one, a word, several examples of one thing, or a blend of pictures.
+ * as a group of its own. What lies in a tray is a term, which may count more or less than others: an image or a part
+ * of one, a word, several examples of one thing, or a blend of images.
  *
- * @typedef {{kind: "picture", term: string, file: string, id: ?number, upload: ?string, version: string,
- *   crop: ?number[], weight?: number}} Picture  `term` is how it is written, with its crop; `crop` is in fractions.
+ * @typedef {{kind: "image", term: string, file: string, id: ?number, upload: ?string, version: string,
+ *   crop: ?number[], weight?: number}} Image  `term` is how it is written, with its crop; `crop` is in fractions.
  * @typedef {{kind: "word" | "definition", term: string, file: string, weight?: number}} Word
  * @typedef {{kind: "like", items: Item[], weight?: number}} Like
  * @typedef {{kind: "blend", op: "or" | "and" | "minus" | "not" | "at_least", k?: number, items: Item[],
  *   weight?: number}} Blend
  * @typedef {{kind: "group", all: Item[], any: Item[], none: Item[]}} Group
- * @typedef {Picture | Word | Like | Blend | Group} Item
+ * @typedef {Image | Word | Like | Blend | Group} Item
  */
 
 export const TRAYS = ["all", "any", "none"];
@@ -28,15 +28,15 @@ export function traysOf(item) {
   return item.items ? [["items", item.items]] : [];
 }
 
-/** All pictures, words and defined names of a query, as they come. */
+/** All images, words and defined names of a query, as they come. */
 export function atomsOf(item) {
   const trays = traysOf(item);
   return trays.length ? trays.flatMap(([, items]) => items.flatMap(atomsOf)) : [item];
 }
 
-/** All pictures of a query, as they come. */
-export function picturesOf(item) {
-  return item.kind === "group" && isEmpty(item) ? [] : atomsOf(item).filter(({ kind }) => kind === "picture");
+/** All images of a query, as they come. */
+export function imagesOf(item) {
+  return item.kind === "group" && isEmpty(item) ? [] : atomsOf(item).filter(({ kind }) => kind === "image");
 }
 
 /** Whether there is nothing in it; such a group is not written. */
@@ -57,13 +57,13 @@ export function placeOf(item, within) {
   return null;
 }
 
-/** A picture with another part of it meant; all of it with null. */
-export function cropped(picture, crop) {
-  const whole = picture.crop ? picture.term.slice(0, picture.term.lastIndexOf("[")) : picture.term;
+/** An image with another part of it meant; all of it with null. */
+export function cropped(image, crop) {
+  const whole = image.crop ? image.term.slice(0, image.term.lastIndexOf("[")) : image.term;
   const isAll = !crop || crop.join() === "0,0,1,1";
   return isAll
-    ? { ...picture, term: whole, crop: null }
-    : { ...picture, term: `${whole}[${crop.map(short).join(", ")}]`, crop: crop.map(short) };
+    ? { ...image, term: whole, crop: null }
+    : { ...image, term: `${whole}[${crop.map(short).join(", ")}]`, crop: crop.map(short) };
 }
 
 /** Two digits are enough for the eye. */
@@ -177,7 +177,7 @@ function readTerm(node, formula) {
 function readName({ kind, start, end, id, upload, version, file, crop }, formula) {
   const term = characters(formula, start, end);
   if (kind === "word" || kind === "definition") return { kind, term, file };
-  return { kind: "picture", term, file, id, upload, version, crop };
+  return { kind: "image", term, file, id, upload, version, crop };
 }
 
 /** a - b - c is told as (a - b) - c. */

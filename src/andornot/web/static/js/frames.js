@@ -1,4 +1,4 @@
-/** Frames around where in a picture each term of the query was found. */
+/** Frames that show where in a photo each term of the query was found. */
 
 import { h } from "./dom.js";
 import { thumbnail } from "./gallery.js";
@@ -6,26 +6,26 @@ import { thumbnail } from "./gallery.js";
 /** So many terms look different; further ones begin again. */
 const COLOURS = 4;
 
-/** What stands in a formula where a name may stand; what is in square brackets is a part of a picture. */
+/** What stands in a formula where a name may stand; what is in square brackets is a part of an image. */
 const NAME = /"(?:\\.|[^"\\])*"|[\p{L}\p{N}_./-]+/gu;
 const PART = /\[[^\]]*\]/g;
 
 /**
- * What the places of a hit are called, and the first picture of their terms.
- * @param {{where: {term: string, box: number[]}[]}} hit
+ * What the places of a hit are called, and the first image of their terms.
+ * @param {{boxes: {term: string, box: number[]}[]}} hit
  * @param {{name: string, file: string}[]} names  those of the answer
  */
 export function placesOf(hit, names) {
   const known = new Map(names.map((name) => [name.name, name]));
-  const order = [...new Set(hit.where.map(({ term }) => term))];
-  return hit.where.map(({ term, box }) => {
+  const order = [...new Set(hit.boxes.map(({ term }) => term))];
+  return hit.boxes.map(({ term, box }) => {
     const written = term.replace(PART, "").match(NAME) ?? [];
     const meant = written.map((name) => known.get(unquoted(name))).filter(Boolean);
-    return { box, label: said(term, meant), picture: meant.find(isPicture), colour: order.indexOf(term) % COLOURS };
+    return { box, label: said(term, meant), image: meant.find(isImage), colour: order.indexOf(term) % COLOURS };
   });
 }
 
-const isPicture = ({ id, upload }) => id !== null || upload !== null;
+const isImage = ({ id, upload }) => id !== null || upload !== null;
 
 const unquoted = (name) => (name.startsWith('"') ? name.slice(1, -1).replace(/\\(.)/g, "$1") : name);
 
@@ -35,16 +35,16 @@ function said(term, meant) {
   return `these ${meant.length}`;
 }
 
-/** Frames to lie over a picture; `part` says which part of it is seen, as left, top, right, bottom. */
+/** Frames to lie over an image; `part` says which part of it is seen, as left, top, right, bottom. */
 export function drawFrames(places, part = [0, 0, 1, 1]) {
   return h(
     "div",
     { class: "frames", "aria-hidden": "true" },
-    places.map(({ box, label, picture, colour }) => {
+    places.map(({ box, label, image, colour }) => {
       const frame = h(
         "div",
         { class: `found colour-${colour}` },
-        h("span", {}, picture && h("img", { src: thumbnail(picture), alt: "" }), label),
+        h("span", {}, image && h("img", { src: thumbnail(image), alt: "" }), label),
       );
       const [left, top, right, bottom] = seen(box, part).map((fraction) => `${100 * fraction}%`);
       Object.assign(frame.style, { left, top, width: `calc(${right} - ${left})`, height: `calc(${bottom} - ${top})` });
@@ -59,7 +59,7 @@ export function covered({ naturalWidth: width, naturalHeight: height }) {
   return [x, y, 1 - x, 1 - y];
 }
 
-/** A box of the picture as fractions of the part that is seen. */
+/** A box of the image as fractions of the part that is seen. */
 function seen(box, part) {
   return box.map((value, side) => {
     const [from, to] = [part[side % 2], part[(side % 2) + 2]];

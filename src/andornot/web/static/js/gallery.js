@@ -1,9 +1,9 @@
-/** What is known of the gallery, and whether it changed or the server went away. */
+/** Facts about the gallery, polled from the server. */
 
 import { ask, ApiError, trouble, withParameters } from "./api.js";
 import { signal } from "./signal.js";
 
-/** Sent when the gallery is known, and again when its pictures changed. */
+/** Sent when the gallery is known, and again when its images changed. */
 export const changed = signal();
 
 const EVERY = 4000;
@@ -13,13 +13,13 @@ let known = null;
 /** What the server says about the gallery; null before its first answer. */
 export const gallery = () => known;
 
-/** The small picture of something with an id or the name of an upload; browsers keep it until the picture changes. */
+/** The small image of something with an id or the name of an upload; browsers keep it until the image changes. */
 export function thumbnail({ id, upload, version }) {
   if (upload) return `/api/uploads/${encodeURIComponent(upload)}/thumbnail`;
-  return withParameters(`/api/pictures/${id}/thumbnail`, { v: version });
+  return withParameters(`/api/images/${id}/thumbnail`, { v: version });
 }
 
-/** Asks now, and again and again as long as somebody looks at the page. */
+/** Polls the server while the page is visible. */
 export async function watchGallery() {
   if (!known || !document.hidden) await look();
   setTimeout(watchGallery, EVERY);

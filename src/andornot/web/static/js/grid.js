@@ -1,4 +1,4 @@
-/** A grid of any number of pictures, of which only those in view exist. */
+/** A grid of any number of images, of which only those in view exist. */
 
 import { h } from "./dom.js";
 import { queryChanged } from "./query.js";
@@ -8,17 +8,17 @@ const GAP = 12;
 const NARROWEST = 164;
 /** Rows beyond the window that exist too, so that they are there when they come into view. */
 const SPARE = 2;
-/** The height of the line between two parts of the pictures. */
+/** The height of the line between two parts of the images. */
 const LINE = 48;
 /** How long one rests before what flew by is filled and asked for: nobody wants all of it. */
 const REST = 60;
 
 /**
  * @typedef {{total: number, item: (index: number) => ?object, need: (from: number, to: number) => void,
- *   describe?: (picture: object) => import("./tile.js").Description, noteHeight?: number,
+ *   describe?: (image: object) => import("./tile.js").Description, noteHeight?: number,
  *   line?: {at: number, words: string}}} Source
- *   Pictures by number. `need` says which are wanted; when they came, `grid.refresh()` is to be called.
- *   `line`: these words stand before that picture, which begins a row.
+ *   Images by number. `need` says which are wanted; when they came, `grid.refresh()` is to be called.
+ *   `line`: these words stand before that image, which begins a row.
  */
 
 /** Makes a grid called `label` for screen readers; `show(source)` fills it. */
@@ -92,11 +92,11 @@ export function makeGrid(label) {
 
   const tiles = () => [...rows.values()].flatMap((row) => [...row.children]);
 
-  /** Fills the places whose pictures have come. */
+  /** Fills the places whose images have come. */
   function fillTiles() {
     for (const tile of tiles()) {
-      const picture = tile.picture ? null : source.item(tile.index);
-      if (picture) fill(tile, picture, source.describe?.(picture));
+      const image = tile.image ? null : source.item(tile.index);
+      if (image) fill(tile, image, source.describe?.(image));
     }
   }
 
@@ -129,7 +129,7 @@ export function makeGrid(label) {
     element.prepend(line);
   }
 
-  /** Moves the focus to a picture, which is scrolled into view. */
+  /** Moves the focus to an image, which is scrolled into view. */
   function focus(index) {
     active = Math.max(0, Math.min(source.total - 1, index));
     const top = topOf(rowOf(active));
@@ -146,7 +146,7 @@ export function makeGrid(label) {
       ?.focus({ preventScroll: true });
   }
 
-  /** The picture so many rows below the active one, or as far as there are rows. */
+  /** The image so many rows below the active one, or as far as there are rows. */
   function beside(step) {
     const row = rowOf(active);
     const next = Math.max(0, Math.min(rowCount() - 1, row + step));
@@ -179,14 +179,14 @@ export function makeGrid(label) {
 
   return {
     element,
-    /** Shows other pictures; `at` is the one that Tab leads to. */
+    /** Shows other images; `at` is the one that Tab leads to. */
     show(next, { at = 0 } = {}) {
       source = next;
       active = at;
       element.hidden = source.total === 0;
       layOut();
     },
-    /** To be called when pictures have come. */
+    /** To be called when images have come. */
     refresh: drawSoon,
   };
 }

@@ -1,17 +1,16 @@
 /** Starts the page. */
 
 import { followLinks } from "./address.js";
-import { startCloser } from "./closer.js";
+import { startPhotoPanel } from "./photo_panel.js";
 import { byId, keepIcons } from "./dom.js";
 import { startFilters } from "./filters.js";
 import { changed, watchGallery } from "./gallery.js";
-import { startKeys } from "./keys.js";
-import { startLine } from "./line.js";
+import { startShortcuts } from "./shortcuts.js";
+import { startSearchField } from "./search_field.js";
 import { startMenu } from "./menu.js";
 import { startNotices } from "./notices.js";
 import { startOptions } from "./options.js";
 import { startQuery } from "./query.js";
-import { startSearch } from "./search.js";
 import { startSticky } from "./sticky.js";
 import { startTheme } from "./theme.js";
 import { startTrays } from "./trays.js";
@@ -23,7 +22,7 @@ startTheme();
 startSticky();
 startNotices();
 startMenu();
-startKeys();
+startShortcuts();
 startOptions();
 startFilters();
 
@@ -35,13 +34,12 @@ changed.on(({ name }) => {
 const isKnown = changed.on(() => {
   isKnown();
   followLinks();
-  startLine();
+  startSearchField();
   startTrays();
   startUploads();
   startViews();
-  startCloser();
+  startPhotoPanel();
   startQuery();
-  startSearch();
 });
 
 watchGallery();

@@ -1,9 +1,9 @@
-/** Short messages: what went wrong just now, and what is wrong as long as it is. */
+/** Notices that disappear after a few seconds, and a banner while the server has a problem. */
 
 import { trouble } from "./api.js";
 import { byId, h } from "./dom.js";
 import { changed, gallery } from "./gallery.js";
-import { pictures } from "./words.js";
+import { photos } from "./labels.js";
 
 const SHOWN = 6000;
 
@@ -25,7 +25,7 @@ export function tell(text) {
 export function startNotices() {
   let state = null;
   changed.on((now) => {
-    if (state !== null && state !== now.state) tell(`The gallery has changed: ${pictures(now.pictures)} now.`);
+    if (state !== null && state !== now.state) tell(`The gallery has changed: it now has ${photos(now.images)}.`);
     ({ state } = now);
   });
   const banner = byId("trouble");

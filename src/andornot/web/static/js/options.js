@@ -1,13 +1,13 @@
-/** How pictures are ranked, and how many are shown; modest, because the defaults are good. */
+/** How images are ranked, and how many are shown; modest, because the defaults are good. */
 
 import { go, here, moved, RANKING } from "./address.js";
 import { byId, h } from "./dom.js";
 import { changed } from "./gallery.js";
-import { SCORES } from "./words.js";
+import { SCORES } from "./labels.js";
 
 const TOPS = ["12", "24", "48", "96", "200", "500", "1000"];
-const SEMANTICS = { exact: "is the same thing", independent: "is independent, as in the paper" };
-const LOGICS = { "": "as usual", godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
+const SEMANTICS = { exact: "the same thing", independent: "independent, as in the paper" };
+const LOGICS = { "": "default", godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
 
 /** Keeps the fields and the address in step. */
 export function startOptions() {

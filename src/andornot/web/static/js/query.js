@@ -1,37 +1,40 @@
 /**
- * The query: trays and text in step. Whoever edits the trays gets the text written; whoever types gets the trays read
- * by the server. The text is in the address, and what is in the address is searched.
+ * The query, as trays and as text. When the trays are edited, the text is written from them; when text is typed, the
+ * server parses it and searches in one request, and the trays follow. The text is in the address.
  */
 
-import { go, here, moved } from "./address.js";
-import { explain, isAborted, newestOnly, Unreachable } from "./api.js";
-import { cropped, emptyGroup, isEmpty, picturesOf, placeOf, read, tidy, traysOf, write } from "./formula.js";
+import { go, here, moved, SEARCH } from "./address.js";
+import { ApiError, isAborted, Unreachable } from "./api.js";
+import { debounced } from "./dom.js";
+import { cropped, emptyGroup, isEmpty, imagesOf, placeOf, read, tidy, traysOf, write } from "./formula.js";
 import { changed } from "./gallery.js";
+import { cancelSearch, isSettled, search, showAnswer } from "./search.js";
 import { describe } from "./sentence.js";
 import { signal } from "./signal.js";
 
 /** Sent when trays, text, the error or the question have changed. */
 export const queryChanged = signal();
 
-/** Typing that goes on this long is one step back. */
+/** Typing without a longer pause is one step to undo. */
 const PAUSE = 1500;
+/** Edits that follow each other faster are one search. */
+const SEARCH_PAUSE = 60;
 const MOST_STEPS = 100;
 
 let group = emptyGroup();
 let text = "";
 let fault = null;
 let typed = -Infinity;
-/** Which tray pictures are clicked into, if somebody chose one. */
+/** The tray that clicked photos are added to, if one was chosen. */
 let aimed = null;
-/** What several clicked pictures are: "same" thing, or "both" together; null until somebody said so. */
+/** What several clicked photos are: "same" thing, or "both" together; null until the user says so. */
 let meant = null;
 let isAsking = false;
-/** Whether the server was away when the text was to be read. */
-let isUnread = false;
+/** How the text is being read, `{isSameStep}`; null if it is not. Kept while the server is away. */
+let reading = null;
 /** What there was before each change. */
 const steps = [];
-const newest = newestOnly();
-/** Servers before this one do not know what the files of uploads were called. */
+/** The file names of uploads: a restarted server does not know them. */
 const uploadNames = new Map();
 
 // --- what there is -----------------------------------------------------------------------------------------------
@@ -39,45 +42,36 @@ const uploadNames = new Map();
 /** The three trays. */
 export const root = () => group;
 
-/** The formula; while somebody types, it may be none. */
+/** The text of the formula, which may have mistakes. */
 export const formula = () => text;
 
-/** What is wrong with the text: `{message, position, length, nearest}`, or null. */
+/** What is wrong with the text, an ApiError; or null. */
 export const error = () => fault;
 
-/** How many pictures are in the query. */
-export const size = () => picturesOf(group).length;
+/** How many images are in the query. */
+export const size = () => imagesOf(group).length;
 
-/** Whether nothing is asked. */
+/** Whether the query is empty. */
 export const isBlank = () => isEmpty(group) && !text.trim();
 
 /** The query as an English sentence; "" for an empty one. */
 export const sentence = () => describe(group);
 
-/** The tray that somebody chose for the pictures that are clicked; null for the usual. */
+/** The tray that was chosen for clicked photos; null for the default. */
 export const aim = () => aimed;
 
-/** The examples of which we want to know whether they are the same thing or both are wanted; null if we know. */
+/** The examples to ask "same thing, or both together?" about; null if that is known. */
 export const question = () => (isAsking ? (group.all.findLast(({ kind }) => kind === "like") ?? null) : null);
 
-/** The picture as it stands in a tray; `crop` is the part of it that is meant, in fractions. */
+/** The image as it stands in a tray; `crop` is the part of it that is meant, in fractions. */
 export function asItem({ id = null, upload = null, version = "", term, name }, crop = null) {
   if (upload) uploadNames.set(upload, name);
-  return cropped({ kind: "picture", term, file: name, id, upload, version, crop: null }, crop);
+  return cropped({ kind: "image", term, file: name, id, upload, version, crop: null }, crop);
 }
 
-/** A word as it stands in a tray; `term` is how it is written. */
-export const wordItem = (word) => ({ kind: "word", term: quoted(word), file: word });
-
-/** A name as it stands in a formula: in quotes, unless it is surely one name without. */
-export const quoted = (word) =>
-  /^[\p{L}\p{N}_]+$/u.test(word) && !/^(and|or|not|at_least|like)$/i.test(word)
-    ? word
-    : `"${word.replace(/["\\]/g, "\\$&")}"`;
-
-/** Where in the query a picture is: names of trays. */
-export function traysWith(picture) {
-  const isIn = (item) => picturesOf(item).some((other) => isSame(other, picture));
+/** Where in the query an image is: names of trays. */
+export function traysWith(image) {
+  const isIn = (item) => imagesOf(item).some((other) => isSame(other, image));
   return traysOf(group)
     .filter(([, items]) => items.some(isIn))
     .map(([tray]) => tray);
@@ -87,7 +81,7 @@ const isSame = (one, { id = null, upload = null }) => (upload ? one.upload === u
 
 // --- changes by hand ---------------------------------------------------------------------------------------------
 
-/** Changes the trays by `act`, then writes the text anew. */
+/** Changes the trays by `act`, then writes the text. */
 export function edit(act) {
   remember();
   act(group);
@@ -141,55 +135,55 @@ export function weigh(item, weight) {
   });
 }
 
-/** Starts afresh. */
+/** Clears the query. */
 export function clear() {
   edit(() => {
     group = emptyGroup();
   });
 }
 
-/** From now on pictures that are clicked go into this tray; with null they are examples of what is looked for. */
+/** From now on images that are clicked go into this tray; with null they are examples of what is looked for. */
 export function aimAt(tray) {
   if (aimed === tray) return;
   aimed = tray;
   queryChanged.send();
 }
 
-// --- pictures that are clicked -----------------------------------------------------------------------------------
+// --- images that are clicked -----------------------------------------------------------------------------------
 
 /**
- * A plain click on a picture: the first is looked for, a second one is one more example of the same thing. Whether
+ * A plain click on an image: the first is looked for, a second one is one more example of the same thing. Whether
  * that was meant is asked once.
  */
-export function click(picture) {
+export function click(image) {
   if (aimed) {
-    add(asItem(picture), aimed);
-  } else if (!traysWith(picture).includes("all")) {
+    add(asItem(image), aimed);
+  } else if (!traysWith(image).includes("all")) {
     const wasOne = Boolean(example()) && !meant;
-    addExample(picture);
+    addExample(image);
     isAsking = wasOne;
     queryChanged.send();
   }
 }
 
-/** One more example of what is looked for. */
-export function moreLikeThis(picture) {
-  if (traysWith(picture).includes("all")) return;
-  addExample(picture);
+/** Adds an example. */
+export function moreLikeThis(image) {
+  if (traysWith(image).includes("all")) return;
+  addExample(image);
 }
 
-/** An example of what is not looked for. */
-export function notThis(picture) {
-  if (!traysWith(picture).includes("none")) add(asItem(picture), "none");
+/** Adds an example of what is not wanted. */
+export function notThis(image) {
+  if (!traysWith(image).includes("none")) add(asItem(image), "none");
 }
 
-/** A word into a tray. */
-export function addWord(word, tray = "all") {
-  const isThere = group[tray].some(({ kind, file }) => kind === "word" && file === word);
-  if (!isThere) add(wordItem(word), tray);
+/** Adds a word or a defined name; `term` is how it is written in a formula. */
+export function addWord(word, term) {
+  const isThere = group.all.some(({ kind, file }) => kind === "word" && file === word);
+  if (!isThere) add({ kind: "word", term, file: word });
 }
 
-/** Says what several clicked pictures are: "same" thing, or "both" together. */
+/** Answers what several clicked photos are: "same" thing, or "both" together. */
 export function answer(reading) {
   const examples = question();
   meant = reading;
@@ -198,16 +192,16 @@ export function answer(reading) {
   else queryChanged.send();
 }
 
-function addExample(picture) {
-  const item = asItem(picture);
+function addExample(image) {
+  const item = asItem(image);
   const other = meant === "both" ? null : example();
   if (!other) add(item);
   else if (other.kind === "like") add(item, "items", other);
   else join(item, other, { kind: "like" });
 }
 
-/** What one more example would join: the last examples, or the last picture. */
-const example = () => group.all.findLast(({ kind }) => kind === "like" || kind === "picture");
+/** What one more example would join: the last examples, or the last image. */
+const example = () => group.all.findLast(({ kind }) => kind === "like" || kind === "image");
 
 // --- text --------------------------------------------------------------------------------------------------------
 
@@ -230,23 +224,42 @@ export function setText(value) {
   return readText();
 }
 
-/** An error that only the search can find, shown like the others. */
-export function blame(failure) {
-  fault = failure;
+/** Follows the address from now on, and searches whenever the query, the options or the gallery change. */
+export function startQuery() {
+  const searchSoon = debounced(() => isSettled(here().q) || searchAddress(), SEARCH_PAUSE);
+  moved.on(({ now, before }) => {
+    if (now.q !== before.q && now.q !== text) {
+      // Going back is an undo.
+      if (steps.at(-1)?.text === now.q) steps.pop();
+      else remember();
+      readAddress();
+    } else if (now.q !== before.q || SEARCH.some((name) => now[name] !== before[name])) searchSoon();
+  });
+  changed.on(searchAddress);
+  return readAddress();
+}
+
+function blame(error) {
+  fault = error;
   queryChanged.send();
 }
 
-/** Follows the address from now on. */
-export function startQuery() {
-  moved.on(({ now, before }) => {
-    if (now.q === before.q || now.q === text) return;
-    // Who goes back has undone.
-    if (steps.at(-1)?.text === now.q) steps.pop();
-    else remember();
-    readAddress();
-  });
-  changed.on(() => isUnread && readText());
-  return readAddress();
+/** Searches for what the address says; text that is being read goes first. */
+async function searchAddress() {
+  if (reading) return readText(reading);
+  const { q } = here();
+  if (!q) {
+    cancelSearch();
+    showAnswer(null);
+    return undefined;
+  }
+  try {
+    showAnswer(await search(q));
+    if (fault && text === here().q) blame(null);
+  } catch (error) {
+    if (error instanceof ApiError && text === here().q) blame(error);
+  }
+  return undefined;
 }
 
 function readAddress() {
@@ -255,26 +268,30 @@ function readAddress() {
   return readText();
 }
 
+/** Lets the server parse the text and search for it. */
 async function readText({ isSameStep = false } = {}) {
   const asked = text;
-  isUnread = false;
   if (!asked.trim()) {
-    newest(() => {});
     accept(emptyGroup(), isSameStep);
+    if (!here().q) showAnswer(null);
     return;
   }
+  reading = { isSameStep };
   try {
-    const { tree } = await newest((stop) => explain(asked, { signal: stop }));
-    accept(read(tree, asked), isSameStep);
-  } catch (failure) {
-    if (failure instanceof Unreachable) isUnread = true;
-    else if (!isAborted(failure)) blame(failure);
+    const answer = await search(asked);
+    accept(read(answer.tree, asked), isSameStep);
+    showAnswer(answer);
+  } catch (error) {
+    if (isAborted(error) || error instanceof Unreachable) return;
+    reading = null;
+    if (error.parsed) accept(read(error.parsed.tree, asked), isSameStep);
+    blame(error);
   }
 }
 
 function accept(trays, isSameStep) {
   group = trays;
-  for (const picture of picturesOf(group)) picture.file = uploadNames.get(picture.upload) ?? picture.file;
+  for (const image of imagesOf(group)) image.file = uploadNames.get(image.upload) ?? image.file;
   settle(text, isSameStep);
 }
 
@@ -298,7 +315,8 @@ function remember() {
 
 /** The trays are as they should be, and so is the text from now on. */
 function settle(next, isSameStep = false) {
-  newest(() => {});
+  cancelSearch();
+  reading = null;
   text = next;
   fault = null;
   if (isEmpty(group)) [aimed, meant, isAsking] = [null, null, false];

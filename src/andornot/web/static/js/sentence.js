@@ -1,4 +1,4 @@
-/** A query as one sentence, for who does not read formulas. */
+/** The query as an English sentence. */
 
 const isWord = ({ kind }) => kind === "word" || kind === "definition";
 
@@ -7,10 +7,10 @@ export function listed(words, last = "and") {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
 }
 
-/** The sentence of three trays: "Pictures that show a dog and a sofa, not like these 2"; "" if they are empty. */
+/** The sentence of three trays: "Photos that show a dog and a sofa, not like these 2"; "" if they are empty. */
 export function describe(group) {
   const words = said(group);
-  return words && `Pictures that ${words}`;
+  return words && `Photos that ${words}`;
 }
 
 function said({ all, any, none }) {
@@ -34,10 +34,10 @@ function alternatives(items) {
 
 /** What is not wanted; plain examples are counted together. */
 function unwanted(items) {
-  const examples = items.filter(({ kind, crop }) => (kind === "picture" && !crop) || kind === "like");
-  const pictures = examples.flatMap((item) => item.items ?? [item]);
+  const examples = items.filter(({ kind, crop }) => (kind === "image" && !crop) || kind === "like");
+  const images = examples.flatMap((item) => item.items ?? [item]);
   const others = items.filter((item) => !examples.includes(item)).map((item) => named(item));
-  return pictures.length > 1 ? [...others, `like these ${pictures.length}`] : [...others, ...examples.map(named)];
+  return images.length > 1 ? [...others, `like these ${images.length}`] : [...others, ...examples.map(named)];
 }
 
 function predicate(item) {
@@ -48,7 +48,7 @@ function predicate(item) {
 /** "a dog", "like beach.jpg" */
 function named(item) {
   const { weight = 1 } = item;
-  const emphasis = weight === 1 ? "" : weight > 1 ? " (counts more)" : " (counts less)";
+  const emphasis = weight === 1 ? "" : weight > 1 ? " (weighted more)" : " (weighted less)";
   return bare(item) + emphasis;
 }
 
@@ -58,7 +58,7 @@ function bare(item) {
       return withArticle(item.file);
     case "definition":
       return `“${item.file}”`;
-    case "picture":
+    case "image":
       return `like ${called(item)}`;
     case "like":
       return `like these ${item.items.length}`;
@@ -69,7 +69,7 @@ function bare(item) {
   }
 }
 
-const called = (item) => (item.kind === "picture" && item.crop ? `a part of ${item.file}` : item.file);
+const called = (item) => (item.kind === "image" && item.crop ? `a part of ${item.file}` : item.file);
 
 /** What is blended, without "like". */
 const part = (item) => (item.items ? bare(item).replace(/^like /, "") : called(item));
@@ -82,7 +82,7 @@ function blended({ op, k, items }) {
   return op === "and" ? `like what ${listed(parts)} share` : `like ${listed(parts)} put together`;
 }
 
-// The same rule as in words/articles.py.
+// The same rule as in words/nouns.py.
 const AN = /^(?:hour|(?!eu|uni|ute|u-)[aeiou])/i;
 const WITHOUT = /(?:[^isu]s|clothing|bedding|furniture|equipment|ware|wear|food|bread)$/i;
 

@@ -1,4 +1,4 @@
-/** Dark or light: as the system has it, until somebody chooses. `theme-first.js` applies the choice before all else. */
+/** Dark or light: as the system has it, until somebody chooses. `initial_theme.js` applies the choice before all else. */
 
 import { byId } from "./dom.js";
 

@@ -1,61 +1,61 @@
-/** A picture in a grid, and what it offers when one points at it. */
+/** A photo in a grid, with its buttons. */
 
 import { go } from "./address.js";
-import { chosen, moreLike, notThis } from "./choosing.js";
+import { chosen, moreLike, notThis } from "./photo_actions.js";
 import { h, icon } from "./dom.js";
 import { carry } from "./drag.js";
 import { covered, drawFrames } from "./frames.js";
 import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
-import { WORDS } from "./words.js";
+import { WORDS } from "./labels.js";
 
 /**
  * @typedef {{note?: Element, said?: string, places?: object[], stack?: Stack, isInside?: boolean}} Description
- *   What is known of a picture beside its name: a line below it, how a screen reader calls it, where terms were found,
+ *   What is known of an image beside its name: a line below it, how a screen reader calls it, where terms were found,
  *   what lies under it, whether it is one of an open stack.
  * @typedef {{count: number, isOpen: boolean, toggle: () => void}} Stack
  */
 
-const look = (picture) => go({ picture: String(picture.id) });
+const view = (image) => go({ image: String(image.id) });
 
-/** What a picture offers, in the order of its buttons. */
+/** The buttons of a photo. */
 const OFFERS = [
   { name: "more", words: "More like this", drawing: "add", act: moreLike },
   { name: "not", words: "Not this", drawing: "minus", act: notThis },
-  { name: "closer", words: "Look closer", drawing: "closer", act: look },
+  { name: "view", words: "View", drawing: "view", act: view },
 ];
-const KEYS = { Enter: chosen, m: moreLike, n: notThis, " ": look };
+const KEYS = { Enter: chosen, m: moreLike, n: notThis, " ": view };
 
-/** An empty place for a picture: `fill(place, picture)` fills it. */
+/** An empty place for an image: `fill(place, image)` fills it. */
 export const place = (properties) => h("div", { class: "tile", tabindex: "-1", ...properties });
 
 /**
- * Fills a place with a picture. It may come late, so that its place exists before.
+ * Fills a place with an image. It may come late, so that its place exists before.
  * @param {Description} description
  */
-export function fill(tile, picture, { note, said, places = [], stack, isInside = false } = {}) {
+export function fill(tile, image, { note, said, places = [], stack, isInside = false } = {}) {
   const frame = h("div", { class: "frame" });
-  const image = h("img", { src: thumbnail(picture), alt: "", decoding: "async", draggable: "false" });
-  image.addEventListener("load", () => {
+  const img = h("img", { src: thumbnail(image), alt: "", decoding: "async", draggable: "false" });
+  img.addEventListener("load", () => {
     tile.classList.add("is-loaded");
-    if (places.length) frame.append(drawFrames(places, covered(image)));
+    if (places.length) frame.append(drawFrames(places, covered(img)));
   });
-  image.addEventListener("error", () => tile.classList.add("is-gone"));
-  frame.append(image);
-  tile.picture = picture;
+  img.addEventListener("error", () => tile.classList.add("is-gone"));
+  frame.append(img);
+  tile.image = image;
   tile.stack = stack;
   tile.draggable = true;
-  tile.title = picture.name;
+  tile.title = image.name;
   tile.classList.toggle("is-inside", isInside);
   tile.classList.toggle("has-stack", Boolean(stack));
-  const words = [picture.name, said, stack && `${stack.count} more nearly the same`].filter(Boolean);
+  const words = [image.name, said, stack && `${stack.count} near duplicates`].filter(Boolean);
   tile.setAttribute("aria-label", words.join(", "));
   tile.replaceChildren(...[frame, stack && drawStack(stack), note].filter(Boolean));
   markUsed(tile);
 }
 
 function drawStack({ count, isOpen }) {
-  const words = isOpen ? `Fold ${count} nearly the same` : `Show ${count} nearly the same`;
+  const words = isOpen ? `Hide ${count} near duplicates` : `Show ${count} near duplicates`;
   return h(
     "button",
     { type: "button", class: "stack", tabindex: -1, title: words, "aria-label": words, "aria-expanded": isOpen },
@@ -64,10 +64,10 @@ function drawStack({ count, isOpen }) {
   );
 }
 
-/** Shows on a tile whether its picture is in the query. */
+/** Shows on a tile whether its image is in the query. */
 export function markUsed(tile) {
-  if (!tile.picture) return;
-  const trays = query.traysWith(tile.picture);
+  if (!tile.image) return;
+  const trays = query.traysWith(tile.image);
   tile.classList.toggle("is-used", trays.length > 0);
   tile.querySelector(".used")?.remove();
   if (!trays.length) return;
@@ -91,13 +91,13 @@ export function liveTiles(host) {
         "button",
         { type: "button", title: words, "aria-label": words, "data-offer": name },
         icon(drawing),
-        name !== "closer" && h("span", {}, words),
+        name !== "view" && h("span", {}, words),
       ),
     ),
   );
   const tileOf = (event) => {
     const tile = event.target.closest?.(".tile");
-    return tile?.picture ? tile : null;
+    return tile?.image ? tile : null;
   };
   let offered = null;
   const offerOn = (tile) => {
@@ -140,9 +140,9 @@ export function liveTiles(host) {
     if (button?.classList.contains("stack")) tile.stack.toggle();
     else if (!button && !wasOffered) offerOn(tile);
     else {
-      const { picture } = tile;
+      const { image } = tile;
       if (isFinger) putAway(tile);
-      (OFFERS.find(({ name }) => name === button?.dataset.offer)?.act ?? chosen)(picture);
+      (OFFERS.find(({ name }) => name === button?.dataset.offer)?.act ?? chosen)(image);
     }
   });
   /** What a finger has done is done: nothing stays lit where it touched. */
@@ -156,10 +156,10 @@ export function liveTiles(host) {
     const act = event.key === "s" ? tile.stack?.toggle : KEYS[event.key];
     if (!act) return;
     event.preventDefault();
-    act(tile.picture);
+    act(tile.image);
   });
   host.addEventListener("dragstart", (event) => {
     const tile = tileOf(event);
-    if (tile) carry(event, query.asItem(tile.picture));
+    if (tile) carry(event, query.asItem(tile.image));
   });
 }

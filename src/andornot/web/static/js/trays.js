@@ -1,13 +1,13 @@
 /** The three trays of the query, drawn anew whenever it changes, and what else shows it: the sentence, the question. */
 
 import { drawChip, face, titleOf } from "./chips.js";
-import { openItem } from "./chipmenu.js";
+import { openItem } from "./chip_menu.js";
 import { announce, byId, h, icon, redraw } from "./dom.js";
 import { carry, dropOn } from "./drag.js";
 import { atomsOf, isEmpty, TRAYS } from "./formula.js";
 import * as query from "./query.js";
 import { addFiles } from "./uploads.js";
-import { WORDS } from "./words.js";
+import { WORDS } from "./labels.js";
 
 /** Draws the trays from now on. */
 export function startTrays() {
@@ -37,7 +37,7 @@ function draw() {
   drawSummary();
 }
 
-/** Asked once, where one looks: are several pictures one thing, or all of them wanted? */
+/** Asked once, where one looks: are several images one thing, or all of them wanted? */
 function drawQuestion() {
   const examples = query.question();
   const place = byId("question");
@@ -61,7 +61,7 @@ function drawSummary() {
   const all = isEmpty(query.root()) ? [] : atomsOf(query.root());
   const shown = all.slice(0, 5).map((item) => h("span", { class: "thumb" }, face(item)));
   const more = all.length > shown.length ? `+${all.length - shown.length}` : "";
-  byId("summary").replaceChildren(...shown, more || (all.length ? "" : "Type a word, or tap a picture"));
+  byId("summary").replaceChildren(...shown, more || (all.length ? "" : "Type a word, or tap a photo"));
 }
 
 function drawTray(group, tray) {
@@ -88,7 +88,7 @@ function drawTray(group, tray) {
           {},
           items.map((item) => h("li", { class: item.kind === "group" ? "wide" : "" }, drawItem(item))),
         )
-      : h("p", { class: "hint" }, `${WORDS[tray].hint}. Click pictures, or drag them here.`),
+      : h("p", { class: "hint" }, `${WORDS[tray].hint}. Click photos, or drag them here.`),
   );
   return element;
 }
@@ -108,7 +108,7 @@ const opener = (tray) =>
     WORDS[tray].title,
   );
 
-/** Says where pictures go that are clicked; the first tray is the usual place. */
+/** Says where images go that are clicked; the first tray is the usual place. */
 function aimer(tray, isAimed) {
   if (tray === "all" && !query.aim()) return "";
   const isHere = isAimed || (tray === "all" && !query.aim());
@@ -119,7 +119,7 @@ function aimer(tray, isAimed) {
       class: "here",
       "aria-pressed": String(isHere),
       "data-item": `aim-${tray}`,
-      title: "Pictures that you click go here",
+      title: "Photos that you click are added here",
       onclick: () => query.aimAt(isHere || tray === "all" ? null : tray),
     },
     isHere ? "Clicks go here" : "Add here",

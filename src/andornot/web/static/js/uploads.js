@@ -1,9 +1,9 @@
-/** Pictures from elsewhere: a file, a drop, the clipboard, the camera. They are uploaded and join the query. */
+/** Uploads from a file, a drop, the clipboard or the camera, which are added to the query. */
 
 import { go } from "./address.js";
 import { ask } from "./api.js";
 import { takePhoto } from "./camera.js";
-import { isRoom } from "./choosing.js";
+import { isRoom } from "./photo_actions.js";
 import { announce, byId } from "./dom.js";
 import { dropOn } from "./drag.js";
 import { tell } from "./notices.js";
@@ -12,15 +12,15 @@ import * as query from "./query.js";
 /** The server keeps no longer names. */
 const LONGEST = 200;
 
-/** Uploads pictures and adds each to a tray, one after the other; without a tray, as if they were clicked. */
+/** Uploads images and adds each to a tray, one after the other; without a tray, as if they were clicked. */
 export async function addFiles(files, tray, group) {
   // Browsers do not know all that the server does, such as RAW: it decides about files of which they say nothing.
-  const pictures = files.filter(({ type }) => !type || type.startsWith("image/"));
-  if (files.length && !pictures.length) tell("That is not a picture.");
-  for (const file of pictures) {
+  const images = files.filter(({ type }) => !type || type.startsWith("image/"));
+  if (files.length && !images.length) tell("That is not an image file.");
+  for (const file of images) {
     if (!isRoom()) return;
-    const name = file.name || "pasted picture";
-    announce(`Reading ${name}`);
+    const name = file.name || "pasted photo";
+    announce(`Uploading ${name}`);
     document.body.classList.add("is-uploading");
     try {
       const { upload, term = upload } = await ask(
@@ -32,11 +32,11 @@ export async function addFiles(files, tray, group) {
           headers: { "Content-Type": file.type || "image/unknown" },
         },
       );
-      const picture = { upload, term, name };
-      if (tray) query.add(query.asItem(picture), tray, group);
-      else query.click(picture);
+      const image = { upload, term, name };
+      if (tray) query.add(query.asItem(image), tray, group);
+      else query.click(image);
       announce(`${name} added to the query`);
-      if (query.size() === 1) go({ view: "pictures", all: "" });
+      if (query.size() === 1) go({ view: "images", all: "" });
     } catch (error) {
       tell(`${name}: ${error.message}`);
     } finally {

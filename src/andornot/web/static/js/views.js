@@ -6,29 +6,29 @@ import { byId } from "./dom.js";
 import { showFeature, showFeatures } from "./features.js";
 import { changed } from "./gallery.js";
 import { showHelp } from "./help.js";
-import { draw as drawPictures, peek, showPictures } from "./pictures.js";
+import { draw as drawImages, peek, showImages } from "./photos_view.js";
 import { queryChanged } from "./query.js";
 import { found } from "./search.js";
 
 const VIEWS = {
-  pictures: showPictures,
+  images: showImages,
   features: showFeatures,
   feature: showFeature,
   compare: showCompare,
   help: showHelp,
 };
-const TITLES = { pictures: "Pictures", features: "Features", feature: "Feature", compare: "Compare", help: "Help" };
+const TITLES = { images: "Photos", features: "Features", feature: "Feature", compare: "Compare", help: "Help" };
 
-/** What makes each view another one; the first view follows its query by itself. */
-const DEPENDS = { pictures: [], features: ["sort"], feature: ["feature"], compare: ["a", "b", "show"], help: [] };
+/** The parameters that each view depends on; the first view follows its query by itself. */
+const DEPENDS = { images: [], features: ["sort"], feature: ["feature"], compare: ["a", "b", "show"], help: [] };
 
 /** Follows the address from now on. */
 export function startViews() {
   moved.on(({ now, before }) => {
     const isOther = now.view !== before.view;
     if (isOther || DEPENDS[now.view].some((name) => now[name] !== before[name])) show();
-    else if (now.view === "pictures") drawPictures();
-    if (now.view !== "pictures" && (isOther || now.feature !== before.feature)) scrollTo(0, 0);
+    else if (now.view === "images") drawImages();
+    if (now.view !== "images" && (isOther || now.feature !== before.feature)) scrollTo(0, 0);
     showAround();
   });
   changed.on(show);
@@ -51,9 +51,9 @@ function showAround() {
     const isHere = link.dataset.view === view || (link.dataset.view === "features" && view === "feature");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    link.href = addressOf({ view: link.dataset.view, picture: "", all: "", a: "", b: "" });
+    link.href = addressOf({ view: link.dataset.view, image: "", all: "", a: "", b: "" });
   }
-  const title = view === "feature" ? `Feature ${feature}` : q && view === "pictures" ? q : TITLES[view];
+  const title = view === "feature" ? `Feature ${feature}` : q && view === "images" ? q : TITLES[view];
   document.title = `${title} · andornot`;
   byId("peek").replaceChildren(peek());
 }

@@ -1,42 +1,42 @@
-/** Why a picture was found, in words; the numbers of features are only for who opens them. */
+/** Why a photo was found, in words; feature numbers are shown on request. */
 
 import { addressOf } from "./address.js";
-import { bar } from "./bars.js";
+import { bar } from "./charts.js";
 import { h } from "./dom.js";
 import { thumbnail } from "./gallery.js";
-import { decimal, percent } from "./words.js";
+import { decimal, percent } from "./labels.js";
 
 const SHOWN = 3;
-const WORDLESS = "something without a word";
+const WORDLESS = "unnamed feature";
 
 /**
  * The section that says why: how good the match is, and what gave most to it.
  * @param {string[]} asked  the words of the query
- * @param {{word: string, truth: number}[]} seen  what the picture shows, in words
+ * @param {{word: string, truth: number}[]} seen  what the image shows, in words
  */
 export function drawWhy({ truth, is_weak: isWeak }, reasons, asked, seen) {
   const rows = byName(reasons).map(({ name, shownBy }) =>
     h("li", {}, h("span", { class: name ? "reason" : "reason hint" }, name || WORDLESS), thumbnails(shownBy)),
   );
-  const words = isWeak ? `A weak match: ${percent(truth)}.` : `A match of ${percent(truth)}.`;
+  const words = isWeak ? `Weak match: ${percent(truth)}.` : `Match: ${percent(truth)}.`;
   return h(
     "section",
     { class: "why" },
-    h("h3", {}, "Why this one"),
-    h("p", { class: "hint" }, rows.length ? `${words} It has this in common with what you asked for, as these show:` : words),
+    h("h3", {}, "Why this photo"),
+    h("p", { class: "hint" }, rows.length ? `${words} It shares this with your query (examples on the right):` : words),
     rows.length > 0 && h("ul", { class: "reasons" }, rows),
     asked.length > 0 && h("ul", { class: "reasons" }, asked.map((word) => drawWord(word, seen))),
   );
 }
 
-/** How surely the picture shows a word of the query. */
+/** How surely the image shows a word of the query. */
 function drawWord(word, seen) {
   const found = seen.find((other) => other.word === word);
   return h(
     "li",
     {},
     h("span", { class: "reason" }, word),
-    h("span", { class: "hint" }, found ? `${percent(found.truth)} sure` : "not surely"),
+    h("span", { class: "hint" }, found ? `${percent(found.truth)} sure` : "not detected"),
   );
 }
 
@@ -51,7 +51,7 @@ function byName(reasons) {
   return [...all.filter(({ name }) => name), ...all.filter(({ name }) => !name)];
 }
 
-/** The features behind it and those that the picture has most of, by number. */
+/** The features behind it and those that the image has most of, by number. */
 export function drawFeatures(reasons, features) {
   const row = (feature, length, value, shownBy) =>
     h(
@@ -59,7 +59,7 @@ export function drawFeatures(reasons, features) {
       {},
       h(
         "a",
-        { href: addressOf({ view: "feature", feature, picture: "" }) },
+        { href: addressOf({ view: "feature", feature, image: "" }) },
         h("span", { class: "number" }, `Feature ${feature}`),
         bar(length),
         h("span", { class: "value" }, value),
@@ -72,21 +72,21 @@ export function drawFeatures(reasons, features) {
     {},
     h("summary", {}, "Features"),
     list(
-      "These gave most to the match, beyond what an average one gives:",
+      "These contributed most to the match:",
       reasons.map((reason) =>
         row(reason.feature, reason.contribution / reasons[0].contribution, "", reason.shown_by),
       ),
     ),
     list(
-      "Its strongest, compared with the rest of the gallery:",
+      "Strongest features, compared with the gallery:",
       features.map(({ feature, degree, shown_by: shownBy }) => row(feature, degree, decimal(degree, 2), shownBy)),
     ),
   );
 }
 
-const thumbnails = (pictures) =>
+const thumbnails = (images) =>
   h(
     "span",
     { class: "shown-by" },
-    pictures.slice(0, SHOWN).map((shown) => h("img", { src: thumbnail(shown), alt: "", title: shown.name })),
+    images.slice(0, SHOWN).map((shown) => h("img", { src: thumbnail(shown), alt: "", title: shown.name })),
   );

@@ -1,0 +1,131 @@
+"""API routes for browsing: the gallery, its images, folders, definitions and features."""
+
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from ..gallery.records import ImageRecord
+from . import schemas
+from .errors import RequestError, error_responses
+from .parameters import FeatureNumber, Id, Limit, ListParameters, Offset, Top, Version
+from .presenters import (
+    image_record,
+    present_broken,
+    present_definitions,
+    present_feature,
+    present_features,
+    present_folders,
+    present_gallery,
+    present_image,
+    present_images,
+)
+from .responses import EncodedImage, image_response, image_responses, json_response, matches, not_modified
+from .services import IsLocal, Services, ServicesDep
+from .snapshots import Snapshot
+from .thumbnails import digest_tag, encode_for_browser, etag, version_of
+
+router: Final = APIRouter()
+
+_TRIES: Final = 3
+
+
+@router.get("/gallery", response_model=schemas.GalleryAnswer)
+async def get_gallery(services: ServicesDep) -> Response:
+    """Return facts about the gallery."""
+    browser, name = services.follower.current().browser, services.follower.name
+    return json_response(await services.pool.run(present_gallery, browser, name))
+
+
+@router.get("/images", response_model=schemas.ImagesAnswer)
+async def get_images(services: ServicesDep, listed: Annotated[ListParameters, Query()]) -> Response:
+    """List images, filtered and sorted."""
+    browser, part = services.follower.current().browser, (listed.order, listed.offset, listed.limit)
+    return json_response(await services.pool.run(present_images, browser, listed.options.filter, *part))
+
+
+@router.get("/images/{id}", response_model=schemas.ImageAnswer, responses=error_responses(404))
+async def get_image(services: ServicesDep, is_local: IsLocal, id: Id) -> Response:  # noqa: A002
+    """Return one image, with its strongest features and its tags."""
+    gallery, browser = services.follower.current()
+    return json_response(await services.pool.run(present_image, gallery, browser, id, is_local))
+
+
+@router.get("/images/{id}/thumbnail", response_class=Response, responses=image_responses("image/jpeg"))
+async def get_thumbnail(services: ServicesDep, request: Request, id: Id, v: Version = "") -> Response:  # noqa: A002
+    """Return the image as a JPEG of at most 256 x 256 pixels."""
+    return await _send(services, request, id, v, services.thumbnails.get)
+
+
+@router.get(
+    "/images/{id}/image",
+    response_class=Response,
+    responses=image_responses("image/jpeg", "image/png", "image/gif", "image/webp"),
+)
+async def get_image_file(services: ServicesDep, request: Request, id: Id, v: Version = "") -> Response:  # noqa: A002
+    """Return the image: its file if browsers can show that, else a JPEG."""
+    return await _send(services, request, id, v, encode_for_browser)
+
+
+@router.get("/folders", response_model=schemas.FolderAnswer)
+async def get_folders(services: ServicesDep) -> Response:
+    """Return the tree of folders, with the number of images in each."""
+    return json_response(await services.cache.get(_folders, services.follower.current()))
+
+
+@router.get("/definitions", response_model=schemas.DefinitionsAnswer)
+async def get_definitions(services: ServicesDep) -> Response:
+    """Return the defined names."""
+    return json_response(await services.cache.get(_definitions, services.follower.current()))
+
+
+@router.get("/broken", response_model=schemas.BrokenAnswer)
+async def get_broken(services: ServicesDep, is_local: IsLocal, offset: Offset = 0, limit: Limit = 100) -> Response:
+    """List the files that could not be read as images."""
+    gallery = services.follower.current().gallery
+    return json_response(await services.pool.run(present_broken, gallery, offset, limit, is_local))
+
+
+@router.get("/features", response_model=schemas.FeaturesAnswer)
+async def get_features(
+    services: ServicesDep, order: Literal["spread", "mean"] = "spread", offset: Offset = 0, limit: Limit = 60
+) -> Response:
+    """List the features, by standard deviation or by mean of their degrees."""
+    browser = services.follower.current().browser
+    return json_response(await services.pool.run(present_features, browser, order, offset, limit))
+
+
+@router.get("/features/{n}", response_model=schemas.FeatureAnswer, responses=error_responses(404))
+async def get_feature(services: ServicesDep, n: FeatureNumber, top: Top = 60) -> Response:
+    """Return one feature: the histogram of its degrees, and the images with the highest."""
+    return json_response(await services.pool.run(present_feature, services.follower.current().browser, n, top))
+
+
+def _folders(snapshot: Snapshot) -> schemas.FolderAnswer:
+    return present_folders(snapshot.browser.folders)
+
+
+def _definitions(snapshot: Snapshot) -> schemas.DefinitionsAnswer:
+    return present_definitions(snapshot.gallery)
+
+
+async def _send(
+    services: Services, request: Request, identity: int, version: str, encode: Callable[[ImageRecord], EncodedImage]
+) -> Response:
+    """Return an image, or 304 if the client has it."""
+    image = image_record(services.follower.current().browser, identity)
+    if_none_match = request.headers.get("if-none-match", "")
+
+    def respond() -> Response:
+        for _ in range(_TRIES):
+            tag = etag(image)
+            is_immutable = version == version_of(image.digest) and tag == digest_tag(image)
+            if matches(tag, if_none_match):
+                return not_modified(tag, is_immutable)
+            encoded = encode(image)
+            if etag(image) == tag:  # or a browser might cache another image under this tag
+                return image_response(encoded, tag, is_immutable)
+        raise RequestError(503, "file-changing", "the file of this image is being changed: try again in a second")
+
+    return await services.pool.run(respond)

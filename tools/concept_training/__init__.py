@@ -1,0 +1,1 @@
+"""Training of the named features in `src/andornot/concepts`: encoding, heads, calibration, evaluation."""
