@@ -428,11 +428,12 @@ def test_hits_can_be_saved(page, gallery, tmp_path):
     page.go("/?q=1&top=12")
     page.wait(page.hits)
     page.click("list")
-    lines = page.wait(lambda: next(iter(tmp_path.glob("*.csv")), None)).read_text().splitlines()
+    downloaded = lambda pattern: next((file for file in tmp_path.glob(pattern) if file.stat().st_size), None)  # noqa: E731
+    lines = page.wait(lambda: downloaded("*.csv")).read_text().splitlines()
     assert len(lines) == 13
     assert found(gallery, "1", 1)[0] in lines[1]
     page.click("photos")
-    page.wait(lambda: next(iter(tmp_path.glob("*.zip")), None))
+    page.wait(lambda: downloaded("*.zip"))
 
 
 # --- how it can be used ----------------------------------------------------------------------------------------------
