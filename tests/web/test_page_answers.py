@@ -183,16 +183,26 @@ def test_a_frame_lies_where_the_square_shows_that_part(page):
     assert part == [[0.25, 0, 0.75, 1], "0%", "0%"]
 
 
+def _hover(page, name):
+    """Moves the pointer over a tile until it shows its buttons; a tile may be drawn anew under the pointer."""
+
+    def move():
+        page.actions().move_to_element_with_offset(page.tile(name), 4, 4).move_to_element(page.tile(name)).perform()
+        return page.all(".offer")
+
+    page.wait(move)
+
+
 def test_more_like_this_and_not_this_are_on_every_image(page):
     with told(page):
         page.go()
         a, b, c, d = page.first(4)
-        page.actions().move_to_element(page.tile(a)).perform()
+        _hover(page, a)
         page.click("More like this")
         page.wait(lambda: a in page.formula)
         page.wait(page.hits)
         page.go("/?all=1&q=1")
-        page.actions().move_to_element(page.tile(b)).perform()
+        _hover(page, b)
         page.click("Not this")
         page.wait(lambda: b in page.formula)
         page.run("document.querySelector(`.tile[title='${arguments[0]}']`).focus()", c)
@@ -475,6 +485,7 @@ def test_a_stack_and_a_filter_work_by_touch_and_nothing_is_too_wide(phone):
 def test_no_word_is_broken_on_a_narrow_screen(phone):
     phone.go("/?all=1&q=1")
     phone.tap(phone.tile(phone.first(1)[0]))
+    phone.wait(lambda: phone.all(".offer span"))
     fits = phone.run(
         "return [...document.querySelectorAll('.offer span')]"
         "  .map((e) => [e.textContent, e.scrollWidth <= e.clientWidth + 1])"

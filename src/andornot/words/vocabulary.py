@@ -63,7 +63,7 @@ class ModelVocabulary(Protocol):
         """Return what the word means, or raise an `UnknownWordError` that names the nearest known words."""
 
     def evidence(self, maps: Tensor) -> Tensor:
-        """Return the evidence `(B, E)` of images with feature maps `(B, C, h, w)`, as `Model.iter_feature_maps` yields them."""
+        """Return the evidence `(B, E)` of feature maps `(B, C, h, w)`, as `Model.iter_feature_maps` yields them."""
 
     def support(self, meaning: Meaning, evidence: Tensor) -> Tensor:
         """Return how strongly evidence `(n, E)` supports a meaning: `(n,)`, from 0 to 1, comparable between images."""
