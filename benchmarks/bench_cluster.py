@@ -22,9 +22,8 @@ import numpy as np
 
 from andornot import Formula, Gallery, Model
 from andornot.gallery import SearchOptions
-from andornot.gallery.definitions import Definitions
 from andornot.gallery.planner import Planner
-from andornot.gallery.shard import Shard, model_words
+from andornot.gallery.shard import Shard
 from andornot.gallery.storage import Storage
 from andornot.gallery.table import ImageTable
 from jpegs import draw
@@ -108,8 +107,7 @@ class MeasuredShards:
     """Shards in this process, one after the other, that add up the processor seconds of the slowest in each call."""
 
     def __init__(self, table: ImageTable, model: Model, count: int) -> None:
-        words = model_words(model)
-        self._shards = [Shard(table, model, words, number, count) for number in range(count)]
+        self._shards = [Shard(table, model, number, count) for number in range(count)]
         self.seconds = 0.0
 
     def map(self, method: str, *arguments: Any) -> list[Any]:
@@ -132,9 +130,7 @@ def bench_processor_time(folder: Path) -> list[Row]:
     gallery = Gallery.open(folder)
     table = ImageTable.open(Storage(folder))
     shards = {count: MeasuredShards(table, gallery.model, count) for count in (1, 2)}
-    planners = {
-        count: Planner(table, gallery.model, Definitions({}), {}, measured) for count, measured in shards.items()
-    }
+    planners = {count: Planner(table, gallery.model, measured) for count, measured in shards.items()}
     generator = np.random.default_rng(0)
     rows = []
     for what, formula in QUERIES.items():

@@ -15,7 +15,7 @@ import torch
 
 from andornot import Gallery, Model
 from andornot.gallery.indexing import Indexer
-from andornot.gallery.scope import find_files
+from andornot.gallery.scanning import find_files
 from andornot.gallery.storage import Storage
 from andornot.gallery.writing import open_writer
 from andornot.model import new_backbone, new_network

@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from andornot import Gallery
+from andornot.concepts.nouns import wordnet_nouns
 from andornot.gallery.words import WordCount, WordIndex
 from andornot.web.browsing import Browser
-from andornot.web.completing import Completer
-from andornot.words.nouns import wordnet_nouns
+from andornot.web.suggestions import Completer
 from bench_web import server
 from made_up import made_up_gallery
 from timing import Row, print_table, settle

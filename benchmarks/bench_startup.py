@@ -9,6 +9,7 @@ from pathlib import Path
 
 from andornot.data import open_images
 from andornot.demo import write_scenes
+from timing import Row, print_table
 
 IMAGES = 50
 
@@ -43,8 +44,10 @@ def main() -> None:
                 str(gallery),
             ),
         }
-        for name, command in commands.items():
-            print(f"{name:<24}{min(seconds(*command) for _ in range(runs)):6.2f} s", flush=True)
+        best = {name: min(seconds(*command) for _ in range(runs)) for name, command in commands.items()}
+    ratios = {name: used / best["import torch"] for name, used in best.items()}
+    rows = [Row(f"`{name}`", ratio, "≤ 1.5", ratio <= 1.5) for name, ratio in ratios.items() if name != "import torch"]
+    print_table("startup, processor time over `import torch`", rows)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,26 @@
-"""Draws the images of the docs: `python docs/draw.py`. Everything in them is computed, nothing is drawn by hand."""
+"""Draws the images of the docs: `python docs/draw.py [effective-rank]`. Everything in them is computed."""
 
+import csv
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
-from statistics import mean
 
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from andornot import Formula, Gallery, Representation, degree_distance
-from andornot.data import ImageSet, decode, open_images
+from andornot import Formula, Gallery, Representation, degree_distance, load_recipe, pretrain
+from andornot.data import decode, open_images
 from andornot.data.converting import to_tensor
-from andornot.demo import FEATURES, SCENES, Search, example, index_scenes, pair_searches, scene_files, write_scenes
+from andornot.demo import FEATURES, SCENES, Search, example, index_scenes, pair_searches, write_scenes
 from andornot.evaluate.report.figures import FAINT, INK, PALETTE, SearchRow, draw_features, draw_search
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"
-SCORES = ("degrees", "containment")
 HITS = 8  # drawn
-FIRST = 5  # counted
 
 
 def draw_or_finds_both() -> Figure:
@@ -61,46 +58,32 @@ def draw_semantics() -> Figure:
     return draw_features(columns, ["feature"])
 
 
+def draw_effective_rank(folder: Path) -> Figure:
+    """Two trainings on the embedded digits: effective rank of the degrees of held-out digits after each epoch."""
+    figure = Figure(figsize=(6, 2.4), dpi=160, layout="constrained")
+    axes = figure.subplots()
+    for colour, weight in zip(PALETTE, (0, 1), strict=False):
+        recipe = load_recipe("digits", prior=None, epochs=8, decorrelation=weight)
+        run = folder / f"decorrelation-{weight}"
+        pretrain("digits", run, recipe, say=lambda _: None)
+        with (run / "log.csv").open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["rank_degrees"]]
+        epochs, ranks = ([float(row[key]) for row in rows] for key in ("epoch", "rank_degrees"))
+        axes.plot(epochs, ranks, color=colour, marker="o", label=f"decorrelation: {weight}")
+    axes.set(xlabel="epoch", ylabel="effective rank (of 128)", ylim=(0, 128))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def draw_gallery(folder: Path) -> None:
-    """The figures of gallery.md: a dozen formulas, then three with two scores. Prints its table, too."""
+    """The figure of gallery.md: four formulas of two scenes."""
     images = open_images(SCENES)
     write_scenes(images, folder / "scenes")
     gallery = index_scenes(folder / "scenes", folder / "gallery")
-    for a, b in (("dog", "car"), ("cow", "tractor")):
-        searches = [pair_searches(images, a, b)[name] for name in ("both", "without", "shared", "minus")]
-        _save_searches(f"gallery-{a}-{b}.jpg", gallery, searches)
-    dog, car, cat, horse = (common(images, thing, 1) for thing in ("dog", "car", "cat", "horse"))
-    more = (common(images, "car", 3), f"at_least(2, {dog}, {cat}, {horse})", f"{dog} & {car}", f"~{car}")
-    _save_searches("gallery-more.jpg", gallery, [Search(formula) for formula in more])
-    formulas = (pair_searches(images, "cow", "tractor")["shared"].formula, dog, common(images, "dog", 3))
-    compared = [Search(formula, score) for formula in formulas for score in SCORES]
-    _save_searches("gallery-scores.jpg", gallery, compared)
-    print_scores(gallery, images)
-
-
-def common(images: ImageSet, thing: str, examples: int) -> str:
-    """A formula for what the first few scenes with only that thing have in common."""
-    return " & ".join(scene_files(images, {thing})[:examples])
-
-
-def print_scores(gallery: Gallery, images: ImageSet) -> None:
-    """For each score and number of examples: how many of the first hits show what was asked for, over all things."""
-    print("| examples | score | `a`: shows a | `a \\| b`: shows a or b | both | both and a third |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for examples in (1, 3, 7):
-        known = {thing: common(images, thing, examples) for thing in images.class_names}
-        pairs = list(combinations(known, 2))
-        either = [f"({known[a]}) | ({known[b]})" for a, b in pairs]
-        for score in SCORES:
-            single = _found(gallery, list(known.values()), [(thing,) for thing in known], score)
-            double = _found(gallery, either, pairs, score)
-            shares = (
-                mean(asked <= shown for asked, shown in single),
-                mean(bool(asked & shown) for asked, shown in double),
-                mean(asked <= shown for asked, shown in double),
-                mean(asked < shown for asked, shown in double),
-            )
-            print(f"| {examples} | `{score}` | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
+    searches = pair_searches(images, "dog", "car")
+    chosen = [searches[name] for name in ("both", "without", "shared", "minus")]
+    _save_searches("gallery-dog-car.jpg", gallery, chosen)
 
 
 def draw_tutorial(folder: Path) -> None:
@@ -112,17 +95,6 @@ def draw_tutorial(folder: Path) -> None:
         subprocess.run([*here[program], *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     for sheet in folder.glob("*.jpg"):
         sheet.rename(IMAGES / f"tutorial-{sheet.name}")
-
-
-def _found(
-    gallery: Gallery, formulas: Sequence[str], asked: Sequence[tuple[str, ...]], score: str
-) -> list[tuple[set[str], set[str]]]:
-    """For each of the first hits of each formula the things that were asked for, and those that it shows."""
-    return [
-        (set(things), set(Path(hit.path).stem.split("-")[:-1]))
-        for things, hits in zip(asked, gallery.search(formulas, FIRST, score), strict=True)
-        for hit in hits
-    ]
 
 
 def _save_searches(name: str, gallery: Gallery, searches: Sequence[Search]) -> None:
@@ -147,6 +119,9 @@ def main() -> None:
     draw_features(example(), FEATURES).savefig(IMAGES / "algebra.png")
     draw_or_finds_both().savefig(IMAGES / "or-finds-both.png")
     draw_semantics().savefig(IMAGES / "semantics.png")
+    if "effective-rank" in sys.argv[1:]:  # it takes minutes
+        with tempfile.TemporaryDirectory() as folder:
+            draw_effective_rank(Path(folder)).savefig(IMAGES / "effective-rank.png")
     for draw in (draw_gallery, draw_tutorial):
         with tempfile.TemporaryDirectory() as folder:
             draw(Path(folder))

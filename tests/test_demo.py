@@ -49,6 +49,23 @@ def test_a_model_that_is_there_is_used_again(tmp_path, monkeypatch, capsys):
     assert {file.name for file in tmp_path.iterdir()} == FOLDERS | IMAGES
 
 
+def test_the_quick_demo_searches_by_words_and_examples(tmp_path, capsys):
+    assert main(["demo", "--quick", "-o", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    hits = {
+        block.splitlines()[0].strip(): re.findall(r" %  (\S+)", block)
+        for block in output.split("\n\n")
+        if " %  " in block
+    }
+    assert [len(names) for names in hits.values()] == [5] * 4
+    assert all("penguin" in name and "umbrella" in name for name in hits["penguin and umbrella"])
+    assert all("tractor" in name and "airplane" not in name for name in hits["tractor and not airplane"])
+    assert all("balloon" in name or "rabbit" in name for name in hits["balloon or rabbit"])
+    assert scenes.ATTRIBUTION in output
+    assert main(printed_command(output, "search")[1:]) == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"quick", "quick-scenes"}
+
+
 @pytest.mark.usefixtures("few_scenes")
 def test_the_gallery_stays_and_the_printed_command_searches_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -121,5 +138,5 @@ def test_after_the_minutes_of_the_demo_neighbours_agree_with_labels_never_seen(t
     accuracy = {name: float(value) for name, value in re.findall(r"(features|representation) +(0\.\d+)", output)}
     assert accuracy["features"] >= 0.90
     assert accuracy["representation"] >= 0.85
-    assert {file.name for file in (tmp_path / "retrieval").iterdir()} == {"report.html", "result.json"}
+    assert {file.name for file in (tmp_path / "retrieval").iterdir()} == {"export", "report.html", "result.json"}
     assert {file.name for file in tmp_path.iterdir()} == FOLDERS | IMAGES

@@ -1,5 +1,6 @@
 """What the docs say about the repository is so; their examples run as doctests beside this."""
 
+import json
 import re
 import runpy
 import shlex
@@ -17,7 +18,8 @@ from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}), *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOK = ROOT / "docs" / "notebooks" / "search.ipynb"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -46,6 +48,37 @@ def test_prose_can_be_read_in_an_editor(page):
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "!["))]
     assert not long
+
+
+def test_the_site_has_every_page():
+    config = (ROOT / "mkdocs.yml").read_text()
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert set(re.findall(r"- ([\w/-]+\.md)$", config, re.MULTILINE)) == pages
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    result = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "penguin" in (tmp_path / "notebooks" / "search" / "index.html").read_text()
+    assert "andornot.gallery.Gallery.search" in (tmp_path / "reference" / "search" / "index.html").read_text()
+
+
+def test_the_notebook_shows_hits_and_no_folder_of_its_author():
+    text = NOTEBOOK.read_text()
+    assert text.count("data:image/jpeg") >= 10
+    assert not re.search(r"/(home|tmp|root|work|Users)/", text)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made: dict[str, Any] = {}
+    for cell in json.loads(NOTEBOOK.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), made)
+    assert "penguin" in made["gallery"].search("penguin and umbrella", top=1)[0].path
 
 
 def test_the_paper_map_names_tests_that_exist():
@@ -97,7 +130,8 @@ def test_the_readmes_commands_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draw_images(("beach", "crowd", "other", "one more"))
     run_commands(code("README.md", ""))
-    assert Path("hits.png").exists()
+    assert Path("hits.jpg").exists()
+    assert Path("demo", "quick").exists()
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from andornot.data import open_images, train_split
 from andornot.evaluate.experiments import retrieval_report
 from andornot.evaluate.experiments.sets import gallery_and_queries, train_and_test
 from andornot.evaluate.report.writing import RESULT
-from andornot.reproduce import retrieval
-from andornot.reproduce.workspace import Workspace
+from andornot.reproduce import representations
+from andornot.reproduce.plan import Workspace
 
 # Of each split as many as two classes and their pair need.
 THINGS = (*[("dog",)] * 5, *[("cat",)] * 5, *[("dog", "cat")] * 3)
@@ -165,7 +165,7 @@ def test_other_images_may_be_pretrained_on(experiment, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Workspace, "model", note)
-    monkeypatch.setattr(retrieval, "choose_images", lambda *_: None)
+    monkeypatch.setattr(representations, "choose_images", lambda *_: None)
     data, others = mnist(tmp_path / "mnist"), imagefolder(tmp_path / "folder")
     arguments = ["reproduce", experiment, "--data", data, "--pretrain-data", others, "-o", str(tmp_path / "out")]
     main([*arguments, "--set=size=16"])

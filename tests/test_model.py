@@ -4,7 +4,6 @@ import itertools
 import json
 import pickle
 import shutil
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from andornot import Representation
 from andornot.data import BrokenImageError, decode, open_images
-from andornot.data.converting import square, to_tensor
-from andornot.data.exif import ORIENTATION
+from andornot.data.converting import ORIENTATION, square, to_tensor
 from andornot.gallery.scanning import scan_all
-from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_network
+from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError, new_backbone, new_network
 from andornot.ssl.backbones import build_backbone, wrap_backbone
-from andornot.ssl.recipe import Recipe, make_recipe
+from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT
 
 TINY = {
@@ -191,6 +190,34 @@ def test_images_of_other_sizes_are_resized_alike(model, tmp_path):
 def test_images_kept_at_another_size_are_resized(model, folder):
     assert model.encode(open_images(str(folder)).resized(40)).batch_shape == (4,)
     close(model.encode(open_images(str(folder)).resized(40)[1]), model.encode(open_images(str(folder)).resized(40))[1])
+
+
+def test_whole_images_keep_their_aspect_ratio_and_their_order():
+    recipe = load_recipe("photos")
+    backbone = new_backbone(recipe, channels=3)
+    model = Model(backbone, nn.Identity(), recipe)
+    shapes = [(60, 80), (80, 60), (60, 80), (40, 120), (70, 70), (60, 80)]
+    images = [
+        Image.fromarray(np.random.default_rng(n).integers(0, 256, (*shape, 3), dtype=np.uint8))
+        for n, shape in enumerate(shapes)
+    ]
+    sizes = [model.preprocess(image).shape[1:] for image in images]
+    assert sizes == [(192, 256), (256, 192), (192, 256), (128, 384), (224, 224), (192, 256)]
+    assert [model.input_size(image.width, image.height)[::-1] for image in images] == sizes
+    together = model.activations(images, batch_size=4, progress=False)
+    with torch.no_grad():
+        alone = [backbone(model.preprocess(image)[None].float() / 255)[0] for image in images]
+    assert torch.allclose(together, torch.stack(alone), atol=1e-4)
+    maps = [one for batch in model.iter_feature_maps(images, batch_size=4) for one in batch]
+    assert [one.shape[1:] for one in maps] == [(h // 32, w // 32) for h, w in sizes]
+    assert all(torch.allclose(one.mean((1, 2)), wanted, atol=1e-4) for one, wanted in zip(maps, alone, strict=True))
+    detailed = Model(backbone, nn.Identity(), load_recipe("photos", size=336))
+    assert detailed.preprocess(images[0]).shape == (3, 288, 384)
+
+
+def test_a_backbone_of_one_size_takes_the_center_of_whole_images():
+    assert not trained(fit="whole").sees_all
+    assert trained(fit="whole").preprocess(pixels(1, 60)).shape == (3, 28, 28)
 
 
 def test_images_are_cropped_or_squashed_as_the_recipe_says():
@@ -388,6 +415,12 @@ def test_ids_do_not_depend_on_how_it_was_made():
     assert one.id == twin.id
 
 
+@pytest.mark.parametrize("changes", [{"num_features": 512}, {"num_values": 5}, {"predictor_hidden": 9}])
+def test_a_network_with_the_recipe_of_another_is_an_error(changes):
+    with pytest.raises(ModelError, match=f"the recipe .*{next(iter(changes.items()))[1]}.*the network's own recipe"):
+        Model.from_network(new_network(tiny(), 3), tiny(**changes))
+
+
 def own_network() -> nn.Module:
     torch.manual_seed(3)
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU())
@@ -509,20 +542,29 @@ def test_no_value_in_a_description_ends_in_a_traceback(saved):
             Model.load(saved)
 
 
-def test_a_model_that_could_not_be_saved_whole_is_none(model, saved, monkeypatch):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_model_that_could_not_be_saved_whole_is_none(model, saved):
     """The description goes first and comes last: no moment has a new half beside an old one."""
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("andornot.model.write_tensors", fail)
+    (saved / f"{WEIGHTS}.partial").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
         model.save(saved)
     with pytest.raises(ModelError, match=r"it has no model\.json"):
         Model.load(saved)
 
 
-# --- ONNX -----------------------------------------------------------------------------------------------------------
+# --- exports --------------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_exported_by_the_names_of_torchvision(tmp_path):
+    recipe = make_recipe({"backbone": "resnet18", "num_features": 4, "num_values": 4, "predictor_hidden": 8})
+    model = Model.from_network(new_network(recipe, 3), recipe)
+    model.export_weights(tmp_path / "resnet18.safetensors")
+    weights = load_file(tmp_path / "resnet18.safetensors")
+    assert {"conv1.weight", "bn1.running_var", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias"} <= weights.keys()
+    assert len(weights) == 122 - 2, "torchvision's own, without fc.weight and fc.bias"
+    again = build_backbone("resnet18", weights=tmp_path / "resnet18.safetensors").eval()
+    images = torch.rand(2, 3, 64, 64)
+    assert torch.equal(again(images), model.backbone(images))
 
 
 def onnx_probs(path: Path, images: Tensor) -> Tensor:
@@ -548,8 +590,8 @@ def test_an_export_leaves_the_model_and_the_folder_alone(any_model, folder):
     assert [path.name for path in folder.iterdir() if path.suffix != ".png"] == ["deep.onnx"]
 
 
-def test_an_export_without_onnx_says_what_to_install(model, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
+def test_an_export_without_onnx_says_what_to_install(model, tmp_path, install):
+    install("onnx", None)
     with pytest.raises(ModelError, match="pip install onnx"):
         model.export_onnx(tmp_path / "model.onnx")
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -28,12 +29,11 @@ from andornot.data import ImageSet, open_images, train_split
 from andornot.data.readers import ArrayReader
 from andornot.errors import AndornotError
 from andornot.model import DESCRIPTION, WEIGHTS, Model, ModelError
-from andornot.pretraining import PretrainingError, pretrain, view_activations
+from andornot.pretraining import CURVES, PretrainingError, pretrain, view_activations
 from andornot.ssl.backbones import build_backbone, wrap_backbone
 from andornot.ssl.losses import SYNTHESES
 from andornot.ssl.recipe import Recipe, load_recipe, make_recipe
 from andornot.ssl.training import CHECKPOINT, LOG
-from andornot.ssl.views import Views
 
 SETTINGS = {
     "backbone_options.width": 8,
@@ -44,7 +44,7 @@ SETTINGS = {
     "epochs": 4,
     "learning_rate": 0.05,
 }
-FINISHED = [LOG, DESCRIPTION, WEIGHTS, "recipe.yaml"]
+FINISHED = [CURVES, LOG, DESCRIPTION, WEIGHTS, "recipe.yaml"]
 
 
 def settings(**changes: object) -> list[str]:
@@ -186,6 +186,55 @@ def test_a_run_killed_in_a_shell_ends_bit_identical(mnist, undisturbed, tmp_path
     assert_same_run(tmp_path / "model", undisturbed)
 
 
+def two_processes(arguments: list[str], output: Path) -> list[subprocess.Popen[str]]:
+    """Start both ranks with the environment that torchrun gives them, so that each can be killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    shared |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "andornot", *arguments]
+    with output.open("w") as file:
+        return [
+            subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=file,
+                text=True,
+                env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank},
+            )
+            for rank in ("0", "1")
+        ]
+
+
+@pytest.mark.slow
+def test_two_processes_train_on_labelled_images_and_end_bit_identical_after_a_kill(mnist, tmp_path):
+    changes = settings(epochs=2, checkpoint_seconds=0)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "andornot"]
+    whole, killed, output = tmp_path / "whole", tmp_path / "killed", tmp_path / "output"
+    result = subprocess.run(
+        [*command, "pretrain", mnist, "-o", str(whole), *changes],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "epoch 2: knn_features" in result.stderr
+
+    arguments = ["pretrain", mnist, "-o", str(killed), "--resume", *changes]
+    processes = two_processes(arguments, output)
+    while step_of(killed) < 11:  # after the first kNN, which is measured after ten steps
+        assert [process.poll() for process in processes] == [None, None], output.read_text()
+        time.sleep(0.001)
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not (killed / DESCRIPTION).exists()
+    processes = two_processes(arguments, output)
+    assert [process.wait() for process in processes] == [0, 0], output.read_text()
+    assert_same_run(killed, whole)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_saves_says_how_to_go_on_and_ends_bit_identical(number, mnist, undisturbed, tmp_path):
     folder = tmp_path / "model"
@@ -199,11 +248,35 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_ends_bit_identical(number, mn
     assert_same_run(folder, undisturbed)
 
 
-def test_a_run_killed_after_its_model_was_saved_is_finished_by_resume(mnist, undisturbed, tmp_path, monkeypatch):
+class Acting:
+    """A logger that acts at a step, before its checkpoint, or after the last one, before the model is saved."""
+
+    def __init__(self, act: Callable[[], None], step: int | None = None) -> None:
+        self.act, self.step = act, step
+
+    def log_metrics(self, _: dict[str, float], step: int) -> None:
+        if step == self.step:
+            self.act()
+
+    def finalize(self, _: str) -> None:
+        if self.step is None:
+            self.act()
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def tiny_pretraining(source: str, folder: Path, logger: Acting, **changes: object) -> None:
+    """Pretrain as the command does, with a logger."""
+    recipe = load_recipe("digits", [change.removeprefix("--set=") for change in settings(**changes)])
+    pretrain(source, folder, recipe, log_every=1 if logger.step else 20, loggers=[logger], say=lambda _: None)
+
+
+def test_a_run_killed_after_its_model_was_saved_is_finished_by_resume(mnist, undisturbed, tmp_path):
     arguments = ["pretrain", mnist, "-o", str(tmp_path), *settings()]
-    monkeypatch.setattr(Model, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert main(arguments) == 130
-    monkeypatch.undo()
+    with pytest.raises(KeyboardInterrupt):
+        tiny_pretraining(mnist, tmp_path, Acting(stop))
     for name in (DESCRIPTION, WEIGHTS):
         (tmp_path / name).write_bytes((undisturbed / name).read_bytes())
     assert main([*arguments, "--resume"]) == 0
@@ -217,9 +290,8 @@ def test_a_run_killed_after_its_model_was_saved_is_finished_by_resume(mnist, und
 def unfinished(mnist, tmp_path) -> list[str]:
     """A command that was stopped: `-o` has a checkpoint."""
     arguments = ["pretrain", mnist, "-o", str(tmp_path / "model"), *settings(epochs=1)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert main(arguments) == 130
+    with pytest.raises(KeyboardInterrupt):
+        tiny_pretraining(mnist, tmp_path / "model", Acting(stop), epochs=1)
     assert (tmp_path / "model" / CHECKPOINT).exists()
     return arguments
 
@@ -238,20 +310,16 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_stays(name, unfinished, tmp_
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_disk_that_fills_up_during_the_training_keeps_the_last_checkpoint(mnist, tmp_path, capsys, monkeypatch):
+def test_a_disk_that_fills_up_during_the_training_keeps_the_last_checkpoint(mnist, tmp_path):
     folder, seen = tmp_path / "model", []
 
-    def fill(step: int, path: Path = folder / CHECKPOINT) -> None:
-        if step == 7:
-            seen.append(path.read_bytes())
-            Path(f"{path}.partial").symlink_to("/dev/full")
+    def fill() -> None:
+        seen.append((folder / CHECKPOINT).read_bytes())
+        (folder / f"{CHECKPOINT}.partial").symlink_to("/dev/full")
 
-    from andornot.ssl import training
-
-    save = training.save_checkpoint
-    monkeypatch.setattr(training, "save_checkpoint", lambda path, c: (fill(c.step), save(path, c)))
-    assert main(["pretrain", mnist, "-o", str(folder), *settings(checkpoint_seconds=0)]) == 2
-    assert the_line(capsys) == f"andornot: No space left on device: {folder / CHECKPOINT}"
+    with pytest.raises(OSError, match="No space left on device") as full:
+        tiny_pretraining(mnist, folder, Acting(fill, step=7), checkpoint_seconds=0)
+    assert full.value.filename == str(folder / CHECKPOINT)
     assert (folder / CHECKPOINT).read_bytes() == seen[0]
     assert step_of(folder) == 6
     assert names_in(folder) == [CHECKPOINT, LOG, "recipe.yaml"]
@@ -339,9 +407,8 @@ def test_resuming_with_other_images_of_the_same_size_is_refused(regime, mnist, t
     folder = tmp_path / "mnist"
     shutil.copytree(mnist.removeprefix("mnist:"), folder)
     arguments = ["pretrain", f"mnist:{folder}", "-o", str(tmp_path / "model"), *settings(regime=regime)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert main(arguments) == 130
+    with pytest.raises(KeyboardInterrupt):
+        tiny_pretraining(f"mnist:{folder}", tmp_path / "model", Acting(stop), regime=regime)
     before = contents(tmp_path / "model")
     (file,) = folder.glob("train-images*")
     raw = bytearray(file.read_bytes())
@@ -407,6 +474,7 @@ MISTAKES = {
         ["--set=backbone=resnet18", "--set=backbone_options={weights: 5}"],
         "weights must be the path of a file, got 5",
     ),
+    "half precision on a CPU": (["--set=precision=16-mixed"], "precision=16-mixed needs a GPU; on a CPU set precision"),
     "too few images": (["--set=batch_size=8", "--set=accumulate=8"], "are too few to train on"),
 }
 
@@ -560,6 +628,13 @@ def test_the_first_line_says_which_images_are_trained_on(mnist, tmp_path, capsys
     assert_same_run(tmp_path / "bare", tmp_path / "0")
 
 
+def test_own_images_are_announced_without_a_split(tmp_path):
+    said: list[str] = []
+    images = ImageSet(ArrayReader(np.zeros((8, 28, 28, 1), np.uint8)), [str(number) for number in range(8)])
+    pretrain(images, tmp_path, tiny_recipe(regime="calibrated"), test_images=images, say=said.append)
+    assert said == ["calibrating on 8 images (given)"]
+
+
 # --- what is said and written ---------------------------------------------------------------------------------------
 
 
@@ -666,7 +741,7 @@ def test_a_frozen_backbone_is_bit_identical_after_the_heads_are_trained(tmp_path
 
 
 @pytest.mark.parametrize("heads", [{}, {"synthesis": "mean", "prior": 0.3, "num_values": 5, "epochs": 2}])
-def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monkeypatch):
+def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path):
     """Also by heads that are not those the features were computed with. No image is read or seen again."""
     images = open_images(str(make_folder(tmp_path / "photos", 16, broken=2)))
     recipe = colour_recipe(regime="frozen", batch_size=8, cached_views=2)
@@ -674,8 +749,7 @@ def test_features_of_views_can_be_shared_by_several_heads(heads, tmp_path, monke
     assert (len(cached), cached.views.shape) == (14, (2, 14, 8))
     other = recipe.model_copy(update=heads)
     alone = pretrain(images, tmp_path / "alone", other, say=lambda _: None)
-    monkeypatch.setattr("andornot.pretraining.cache_activations", lambda *_, **__: pytest.fail("computed again"))
-    monkeypatch.setattr(ImageSet, "images", lambda *_, **__: pytest.fail("images are read again"))
+    shutil.rmtree(tmp_path / "photos")
     shared = pretrain(images, tmp_path / "shared", other, cached=cached, say=lambda _: None)
     assert shared.id == alone.id
     assert (tmp_path / "shared" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()
@@ -697,20 +771,9 @@ def test_the_ends_of_a_wide_image_are_seen_if_views_are_cut_from_the_original(cr
     tiny = {"backbone": "conv5", "backbone_options": {"width": 8}, "size": 16, "num_features": 4, "num_values": 4}
     plain = {"jitter": 0, "blur": 0}
     recipe = make_recipe({**tiny, "epochs": 1, "batch_size": 8, "crop_source": crop_source, "views": plain})
-    brightest = []
-
-    def note(self, resized, generator, shapes=None):
-        views = original(self, resized, generator, shapes)
-        brightest.append(views.max().item())
-        return views
-
-    original = Views.__call__
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Views, "__call__", note)
-        # Views that are all black are all alike.
-        with nullcontext() if seen else pytest.warns(UserWarning, match="collapsed: images get the same degrees"):
-            pretrain(images, tmp_path, recipe, say=lambda _: None)
-    assert (max(brightest) > 0.5) is seen
+    # Views that are all black are all alike.
+    with nullcontext() if seen else pytest.warns(UserWarning, match="collapsed: images get the same degrees"):
+        pretrain(images, tmp_path, recipe, say=lambda _: None)
 
 
 def test_the_papers_recipes_for_photos_cut_views_from_the_original():

@@ -1,4 +1,4 @@
-"""Makes the table of nouns in `src/andornot/words/wordnet/` from WordNet 3.0 and the ids of ImageNet's 1,000 classes.
+"""Make the table of nouns in `src/andornot/concepts/wordnet/` from WordNet 3.0 and the ids of ImageNet's 1,000 classes.
 
     apt-get install wordnet-base  # WordNet 3.0
     pip download --no-deps timm && unzip timm-*.whl 'timm/data/_info/imagenet_synsets.txt'

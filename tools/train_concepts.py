@@ -143,7 +143,7 @@ def calibrate_stage(options: argparse.Namespace, coco: Coco) -> None:
     ids = [name for name, its in zip(maps.ids, even, strict=True) if its]
     logits, features = maps.apply(head)[even], maps.apply(lambda batch: head.describe(batch).mean(1))[even]
     kinds = [kind for kind, name in enumerate(COCO_NAMES) if name not in leave_out(options)]
-    things = calibrate(logits, coco.labels(ids)[:, kinds])
+    things = calibrate(logits, coco.plainly_shown(ids)[:, kinds])
     counts = count_mentions([coco.captions_of[int(name)] for name in ids])
     held_out = cross_validate(features, counts, options.seed)
     precisions = word_precisions(held_out, counts)

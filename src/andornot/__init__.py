@@ -44,7 +44,7 @@ __all__ = [
     "pretrain",
 ]
 
-# Where the public names are, but for those of the algebra.
+# The modules of public names; all others are in `.logic`.
 _LAZY: Final = {
     "AndornotError": ".errors",
     "Gallery": ".gallery",
@@ -56,7 +56,7 @@ _LAZY: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name is loaded when it is used first: torch takes a second, and `andornot --help` needs none of it."""
+    """Import a public name on first use: torch takes a second to import, and `andornot --help` does not need it."""
     if name == "logic":
         return import_module(".logic", __name__)
     if name not in __all__:

@@ -2,6 +2,6 @@
 
 from typing import Final
 
-SCORES: Final = ("degrees", "cross-entropy", "containment")
+SCORES: Final = ("degrees", "cross-entropy", "reverse-cross-entropy", "containment")
 SEMANTICS: Final = ("exact", "independent")
 LOGICS: Final = ("godel", "lukasiewicz", "product")

@@ -1,8 +1,10 @@
-"""A sheet of a search: the formula, the images in it, and the hits from near to far, as one image."""
+"""Contact sheet of a search: the formula, its images, and the hits, best first, as one image."""
 
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,19 +19,19 @@ _TILE: Final = 180
 _GAP: Final = 16
 _LINE: Final = 18
 _COLUMNS: Final = 5
-_LETTERS: Final = 24  # of a file name under a tile
+_LETTERS: Final = 24  # maximum length of a file name under a tile
 _INK, _FAINT, _PAPER = "#22313f", "#8795a1", "#ffffff"
 
-_WEAK: Final = "unrelated images may match as well as the weak ones"
+_WEAK: Final = "weak ones may be chance matches"
 
 _FORMATS: Final = (".png", ".jpg", ".jpeg", ".webp")
 
-# Of the terms of a condition, whose places are drawn.
+# Colours of the boxes of a condition's terms.
 _COLOURS: Final = ("#e4572e", "#2e86ab", "#76b041", "#f2b134", "#8e5fa8")
 
 
 class SheetTile(NamedTuple):
-    """The path of an image, the two lines under it, and boxes with their colours."""
+    """A tile: the path of an image, the two lines under it, and boxes with their colours."""
 
     path: str
     name: str
@@ -37,15 +39,15 @@ class SheetTile(NamedTuple):
     boxes: tuple[tuple[str, tuple[float, float, float, float]], ...] = ()
 
 
-def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit], score: str) -> Image.Image:
-    """The sheet of one search by a score; `queries` are the paths of the images in the formula, by name."""
+def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit]) -> Image.Image:
+    """Draw the sheet of a search; `queries` are the paths of the images in the formula, by name."""
     colours = _colours(hits)
     asked = [SheetTile(path, _short(name)) for name, path in queries.items()]
     found = [
         SheetTile(
             hit.path,
             _short(os.path.basename(hit.path)),  # noqa: PTH119
-            f"{percent(hit.truth)}{'  weak' * hit.is_weak}  #{hit.id}",
+            f"{percent(hit.truth)}, {hit.strength}  #{hit.id}",
             tuple((colours[place.term], place.box) for place in hit.boxes),
         )
         for hit in hits
@@ -61,7 +63,7 @@ def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit], sc
         draw.text((_GAP, _GAP + number * (_LINE + 6)), line, _INK, _font(18))
     top = _draw_tiles(sheet, asked, heading)
     draw.line((_GAP, top, width - _GAP, top), _FAINT)
-    told = f"best first, by {score}; {_WEAK}" if any(hit.is_weak for hit in hits) else f"best first, by {score}"
+    told = f"best first; {_WEAK}" if any(hit.is_weak for hit in hits) else "best first"
     draw.text((_GAP, top + 6), told if hits else "no hits", _FAINT, _font(13))
     left = _GAP
     for term, colour in colours.items():
@@ -71,13 +73,8 @@ def draw_sheet(formula: str, queries: Mapping[str, str], hits: Sequence[Hit], sc
     return sheet
 
 
-def save_sheet(path: Path, formula: str, queries: Mapping[str, str], hits: Sequence[Hit], score: str) -> None:
-    """Draws the sheet and saves it; the ending of the name says in which format."""
-    draw_sheet(formula, queries, hits, score).save(path)
-
-
 def check_format(path: Path) -> None:
-    """A GalleryError for an ending that is of no image format."""
+    """Raise a GalleryError if the extension is not a supported image format."""
     if path.suffix.lower() not in _FORMATS:
         raise GalleryError(f"a sheet cannot be saved as {path}: the name must end in {', '.join(_FORMATS)}")
 
@@ -87,7 +84,7 @@ def _height(tiles: Sequence[SheetTile]) -> int:
 
 
 def _draw_tiles(sheet: Image.Image, tiles: Sequence[SheetTile], top: int) -> int:
-    """Draws the tiles from that height on; where they end."""
+    """Draw the tiles from `top` downwards, and return where they end."""
     draw = ImageDraw.Draw(sheet)
     for number, (path, name, note, boxes) in enumerate(tiles):
         line, column = divmod(number, _COLUMNS)
@@ -110,7 +107,7 @@ def _draw_box(
     colour: str,
     inset: int,
 ) -> None:
-    """A frame around a part of an image; those of several terms lie in each other."""
+    """Draw a box in an image; the boxes of several terms are nested."""
     (x, y), (width, height), (left, top, right, bottom) = corner, size, box
     edge = 3 * inset
     corners = (x + left * width + edge, y + top * height + edge, x + right * width - edge, y + bottom * height - edge)
@@ -119,13 +116,13 @@ def _draw_box(
 
 
 def _colours(hits: Sequence[Hit]) -> dict[str, str]:
-    """A colour for each term that has a place somewhere."""
+    """Return a colour for each term that has a box in some hit."""
     terms = dict.fromkeys(place.term for hit in hits for place in hit.boxes)
     return {term: _COLOURS[number % len(_COLOURS)] for number, term in enumerate(terms)}
 
 
 def _thumbnail(path: str) -> Image.Image:
-    """The image as large as a tile allows; a grey tile for a file that is gone."""
+    """Return the image scaled to a tile; a grey tile for a missing or broken file."""
     try:
         image = decode(path, size=_TILE)
     except BrokenImageError:
@@ -140,7 +137,10 @@ def _short(name: str) -> str:
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 2 - 1]}…{name[-_LETTERS // 2 :]}"
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    import matplotlib  # slow to load; its font has the letters of most languages, and Pillow's own has not
-
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+@cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Return an installed font that covers most languages, or else Pillow's built-in one."""
+    for file in ("DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf"):
+        with suppress(OSError):
+            return ImageFont.truetype(file, size)
+    return ImageFont.load_default(size)

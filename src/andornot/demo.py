@@ -1,4 +1,4 @@
-"""`andornot demo`: the algebra on two images, the method on real digits, a gallery of scenes; in a few minutes."""
+"""`andornot demo`: the algebra on two images, the method on real digits, and a gallery of scenes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from .contact_sheet import save_sheet
+from .contact_sheet import draw_sheet
 from .data import ImageSet, ResizedImages, open_images, scenes
 from .evaluate.experiments.config import RetrievalConfig
 from .evaluate.experiments.retrieval_report import evaluate_operability
@@ -20,6 +20,7 @@ from .evaluate.metrics.ranking import knn_accuracy, single_classes
 from .evaluate.report.figures import SearchRow, draw_features, draw_search
 from .evaluate.report.writing import REPORT, RESULT, write_outcome
 from .gallery import Gallery
+from .gallery.hits import percent
 from .logic import Formula, Representation, degree_distance
 from .model import DESCRIPTION, Model
 from .pretraining import pretrain
@@ -28,15 +29,20 @@ from .ssl.recipe import load_recipe
 
 FEATURES: Final = ("dog", "ball", "sea")
 
-# Held-out digits that are put together, and what is asked of them; ab is one image over the other.
+# Pairs of held-out digits, and formulas with them; ab is one image over the other.
 _PAIRS: Final = ((1, 0), (7, 6), (4, 3))
 _FORMULAS: Final = ("a", "b", "a | b", "ab & a", "ab & b", "ab - b")
 _HITS: Final = 10
 
-# The paper's experiment with 100 instead of 900 combinations a pair of classes.
+# The paper's experiment with 100 instead of 900 combinations per pair of classes.
 _PROTOCOL: Final = RetrievalConfig(images_per_class=10)
 
 SCENES: Final = "scenes:?count=1000"
+
+# The network was trained on photos; it recognises these things in drawings too.
+QUICK_SCENES: Final = "scenes:?count=160&classes=penguin+umbrella+tractor+airplane+balloon+rabbit"
+_QUICK_SEARCHES: Final = ("penguin and umbrella", "tractor and not airplane", "balloon or rabbit")
+_QUICK_HITS: Final = 5
 
 
 class Search(NamedTuple):
@@ -69,6 +75,22 @@ def run(folder: Path) -> None:
     show_search(model, train, gallery, test, folder)
     show_operability(model, folder / "retrieval")
     show_gallery(folder)
+
+
+def run_quick(folder: Path) -> None:
+    """Draw a few scenes, index them, and search them by words and by examples."""
+    images, scenes_folder, gallery_folder = open_images(QUICK_SCENES), folder / "quick-scenes", folder / "quick"
+    print(f"Drawing {len(images)} scenes in {scenes_folder} and indexing them, without training:", flush=True)
+    write_scenes(images, scenes_folder)
+    gallery = index_scenes(scenes_folder, gallery_folder)
+    by_example = " and ".join(scene_files(images, {thing})[0] for thing in ("rabbit", "tractor"))
+    for formula in (*_QUICK_SEARCHES, by_example):
+        print(f"\n   {formula}")
+        for hit in gallery.search(formula, top=_QUICK_HITS):
+            print(f"   {percent(hit.truth):>7}  {Path(hit.path).name}")
+    print("\nThe name of a file says what was drawn in it. A % is how true the formula is, by the model.")
+    print(scenes.ATTRIBUTION)
+    _show_commands(_QUICK_SEARCHES[0], gallery_folder)
 
 
 def show_example(folder: Path) -> None:
@@ -131,7 +153,7 @@ def show_search(model: Model, train: ResizedImages, gallery: Representation, tes
 
 
 def show_operability(model: Model, folder: Path) -> None:
-    """Run the paper's retrieval experiment on few images; an existing report is kept."""
+    """Run the paper's retrieval experiment on a few images; an existing report is kept."""
     print("\n5. The paper's retrieval experiment: do OR, AND and NOT find what they should, over all pairs of digits?")
     if not _is_reported(model, folder):
         start = time.perf_counter()
@@ -155,20 +177,23 @@ def show_gallery(folder: Path) -> None:
     for name, (formula, score) in searches.items():
         file = folder / f"gallery-{name}.png"
         asked = gallery.resolve(formula)
-        by = "truth" if asked.formula.is_condition else score
         queries = {query: thing.path for query, thing in asked.named.items() if thing.kind != "word"}
-        save_sheet(file, formula, queries, gallery.search(asked, score=score), by)
-        print(f"   {formula:<34} by {by:<11}  {file}")
+        draw_sheet(formula, queries, gallery.search(asked, score=score)).save(file)
+        print(f"   {formula:<34}  {file}")
     print("   The last one has words in it. The network learned from photographs: of 24 drawn things it knows some 10.")
     print(f"   {scenes.ATTRIBUTION}\n")
-    command = ["search", searches["both"].formula, "--gallery", str(folder / "gallery")]
-    page = ["serve", "--gallery", str(folder / "gallery"), "--open"]
-    print(f"   The gallery stays. Search it yourself:\n\n   {_program()} {shlex.join(command)}\n")
-    print(f"   Or on a page in the browser, which builds formulas from clicks:\n\n   {_program()} {shlex.join(page)}")
+    _show_commands(searches["both"].formula, folder / "gallery")
+
+
+def _show_commands(formula: str, gallery: Path) -> None:
+    search = shlex.join(["search", formula, "--gallery", str(gallery)])
+    page = shlex.join(["serve", "--gallery", str(gallery), "--open"])
+    print(f"\nThe gallery stays. Search it yourself:\n\n   {_program()} {search}\n")
+    print(f"Or on a page in the browser, which builds formulas from clicks:\n\n   {_program()} {page}")
 
 
 def pair_searches(images: ImageSet, a: str, b: str) -> dict[str, Search]:
-    """Return searches for two things and a scene with both: the first scenes that show just that."""
+    """Return searches with scenes of two things and of both: the first scenes that show only these."""
     only_a, only_b, both = (scene_files(images, things)[0] for things in ({a}, {b}, {a, b}))
     return {
         "both": Search(f"{only_a} and {only_b}"),
@@ -185,7 +210,7 @@ def write_scenes(images: ImageSet, folder: Path) -> None:
     if folder.exists():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # A name that nothing has: whatever else is in the folder is not ours to remove.
+    # A unique temporary name, so that no existing file is removed.
     with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-") as temporary:
         partial = Path(temporary) / folder.name
         partial.mkdir()
@@ -218,7 +243,7 @@ def _things(images: ImageSet, index: int) -> list[str]:
 
 
 def _program() -> str:
-    """Return the command for `andornot` in this folder: the word alone if it runs this installation."""
+    """Return the command that runs `andornot`: just the name if that runs this installation."""
     here = shutil.which("andornot", path=str(Path(sys.executable).parent))
     if here is None:
         return f"{shlex.quote(sys.executable)} -m andornot"
@@ -236,7 +261,7 @@ def _is_reported(model: Model, folder: Path) -> bool:
 
 
 def _digit(images: ResizedImages, digit: int) -> torch.Tensor:
-    """Return the first held-out image of that digit, `(1, 28, 28)` from 0 to 1."""
+    """Return the first held-out image of a digit, `(1, 28, 28)` from 0 to 1."""
     labels = images.labels
     if labels is None:
         raise ValueError("the digits have labels")

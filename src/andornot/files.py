@@ -1,4 +1,4 @@
-"""Write files atomically, and open files that may be anything."""
+"""Write files atomically, and open only regular files."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` with the path of a temporary file, and rename that to `path` once it is on disk.
+    """Call `write` with the path of a temporary file, sync the file to disk, and rename it to `path`.
 
-    An OSError, of a full disk for example, names `path`.
+    An OSError, for example of a full disk, names `path`.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
@@ -26,13 +26,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-    sync_files([path.parent])  # or the rename itself may be lost
+    sync_files([path.parent])  # otherwise the rename itself may be lost
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Wait until files, or the names in folders, are on the disk."""
+    """Sync files and folders to disk, as by `fsync`. Windows cannot sync folders."""
     for path in paths:
-        number = os.open(path, os.O_RDONLY)
+        is_folder = path.is_dir()
+        if is_folder and os.name == "nt":
+            continue
+        number = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)  # Windows syncs only writable files
         try:
             os.fsync(number)
         finally:
@@ -40,17 +43,17 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as UTF-8, atomically."""
+    """Write text as UTF-8, atomically."""
     write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file to read its bytes; raise an OSError at once for a folder, a pipe or a device.
+    """Open a file to read bytes; raise an OSError immediately for a folder, a pipe or a device.
 
-    A pipe would be waited for, for ever, and a device may have no end.
+    Opening a pipe could block forever, and a device may be endless.
     """
     _check(os.stat(path).st_mode)  # noqa: PTH116 - a Path is slow to make for each of a million images
-    # Something else may be there by now: so it is opened without waiting, and looked at again.
+    # The file may have been replaced since: open it without blocking, and check again.
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
     try:
         _check(os.fstat(file.fileno()).st_mode)

@@ -1,6 +1,6 @@
-"""What a notebook shows of a value: bars, images and tables as HTML that loads nothing and stays small.
+"""HTML for notebooks: bars, images and tables, small and self-contained.
 
-All text is escaped. Nothing here knows what it shows: callers pass plain numbers, names and images.
+All text is escaped. Callers pass plain numbers, names and images.
 """
 
 import base64
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from PIL.Image import Image
 
-# With these bounds a view of noise, which no JPEG makes small, is below half a megabyte.
+# With these limits, even incompressible images stay below half a megabyte in total.
 MOST_TILES: Final = 24
 TILE: Final = 128
 _QUALITY: Final = 80
@@ -100,12 +100,12 @@ class Bar(NamedTuple):
 
     @property
     def described(self) -> str:
-        """The probabilities, for who cannot see them."""
+        """The probabilities as text, for screen readers."""
         return "probabilities " + ", ".join(f"{share:.2f}" for share in self.probs)
 
 
 class Tile(NamedTuple):
-    """An image with its name and a line under it; None for a file that is gone."""
+    """An image with its name and a line under it; the image is None if its file is missing."""
 
     image: "Image | None"
     path: str
@@ -113,7 +113,7 @@ class Tile(NamedTuple):
     note: str = ""
 
     def source(self) -> str:
-        """Return the image, small, as a data URL."""
+        """Return the image as a small data URL."""
         if self.image is None:
             raise ValueError(f"there is no image of {self.path}")
         small, content = self.image.convert("RGB"), BytesIO()
@@ -133,7 +133,7 @@ def tiles(title: str, tiles: Sequence[Tile], note: str = "") -> str:
 
 
 def tables(title: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]], note: str = "") -> str:
-    """Show tables, each a caption, its columns and its rows."""
+    """Show tables, each given by a caption, columns and rows."""
     return _render("tables", title=title, tables=tables, note=note)
 
 
@@ -143,7 +143,7 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import DictLoader, Environment, StrictUndefined  # slow to load, and only notebooks need it
+    from jinja2 import DictLoader, Environment, StrictUndefined  # slow to import, and only needed in notebooks
 
     templates = {"page": _PAGE, "bars": _BARS, "tiles": _TILES, "tables": _TABLES}
     return Environment(

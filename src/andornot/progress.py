@@ -1,4 +1,4 @@
-"""Progress on stderr: a tqdm bar on a terminal, elsewhere plain lines (tqdm would write carriage returns)."""
+"""Progress on stderr: a tqdm bar on a terminal, otherwise plain lines, because tqdm writes carriage returns."""
 
 import sys
 import time
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-# A line that nobody waits for is no help, and a log with a line a second is not read.
+# The minimum time between two lines, to keep logs short.
 SECONDS: Final = 15.0
 
 
 class Progress(Protocol):
-    """Told what was done, it tells the user."""
+    """Reports the progress of a task to the user."""
 
     def __enter__(self) -> "Progress": ...
     def __exit__(
@@ -23,10 +23,10 @@ class Progress(Protocol):
         """Count finished items."""
 
     def note(self, **figures: object) -> None:
-        """Set figures to show with the next count."""
+        """Set figures to show with the next update."""
 
     def say(self, text: str) -> None:
-        """Print a line at once."""
+        """Print a line immediately."""
 
 
 def track(
@@ -34,10 +34,10 @@ def track(
 ) -> Progress:
     """Show the progress of `what`: `with track("indexing", 5008) as progress: … progress.update(64)`.
 
-    `shown`: by default a bar on a terminal, and elsewhere lines if a command asked for them (`lines`). `done` were
-    there before. `delay` is how many seconds a bar waits, for work that is mostly over before.
+    `shown`: by default, a bar on a terminal, and otherwise lines if they were enabled by `lines`. `done`: the number of
+    items that are already finished. `delay`: seconds before a bar appears, for work that is usually short.
     """
-    if shown is False or total - done <= 1:  # of a single thing there is nothing to see
+    if shown is False or total - done <= 1:  # a single item has no progress to show
         return _Nothing()
     if sys.stderr.isatty():
         return _Bar(what, total, unit, done, delay)
@@ -58,7 +58,7 @@ def lines() -> Iterator[None]:
 
 
 class _Speaker:
-    """Says a line if none was said for a while, whichever work it is about: many short pieces are no flood."""
+    """Prints lines at a limited rate across all tasks, so that many short tasks do not flood the log."""
 
     def __init__(self) -> None:
         self._last: float | None = None

@@ -1,4 +1,4 @@
-"""Similarity of images and queries: few int8 components, their inner products, and truth from 0 to 1.
+"""Similarity of images and queries: int8 components, their inner products, and truth from 0 to 1.
 
 Pure tensor maths, no files. docs/results.md, *Conditions*, has the measurements behind each choice.
 """
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-# A unit vector has no component beyond 1, so one scale serves all vectors and none has to be stored.
+# Components of unit vectors are at most 1, so all vectors share one scale and none has to be stored.
 STEPS: Final = 127
-# The assumed mean, all features alike, counts as much as this many images.
+# The weight of the prior mean, in which all features are equal, in images.
 _PRIOR_IMAGES: Final = 20
 # Directions with less variance than this, relative to the first, are rounding errors.
 _NEGLIGIBLE: Final = 1e-9
 
-# Query expansion: at most this many neighbours, and at most one image in so many.
+# Query expansion: at most this many neighbours, and at most one in this many images.
 NEIGHBOURS: Final = 20
 ONE_IN: Final = 50
 
@@ -29,10 +29,16 @@ ONE_IN: Final = 50
 _VECTORS_AT_ONCE: Final = 2**17
 
 HALF_TRUE: Final = 1.25
-# A sample of this many images is enough to know the scale of similarities.
+# A sample of this many images is enough to estimate the scale of similarities.
 SCALE_SAMPLE: Final = 2000
 _PRIOR_SPREAD: Final = 0.2
-# The chance level is exceeded by the best unrelated image for one query in twenty.
+# A negated term applies where it stands out more than the wanted terms by a margin, which is smaller for more examples.
+# It is compared with wanted examples that it resembles by at least ALIKE deviations. docs/results.md has the
+# measurements.
+_STEEPNESS: Final = 2
+_MARGIN: Final = 2
+ALIKE: Final = 3.0
+# The best unrelated image exceeds the chance level for one query in twenty.
 _CONFIDENCE: Final = 0.95
 _REACHED: Final = 0.96
 
@@ -42,9 +48,9 @@ _REACHED: Final = 0.96
 
 @dataclass(frozen=True)
 class Components:
-    """The mean direction `(N,)` of a gallery, and the principal axes `(N, d)` of what is left without it, best first.
+    """The mean direction `(N,)` of a gallery, and the principal axes `(N, d)` of the remainder, strongest first.
 
-    Removing the mean direction keeps a few images from being near to every query.
+    Removing the mean direction avoids hubs: images that are near to every query.
 
     >>> degrees = torch.rand(50, 16, generator=torch.Generator().manual_seed(0))
     >>> components = fit_components(degrees, dimensions=8)
@@ -60,15 +66,15 @@ class Components:
         return normalize(self.remove_mean(degrees) @ self.axes, dim=-1)
 
     def remove_mean(self, degrees: Tensor) -> Tensor:
-        """Return directions `(..., N)` without their part along the mean."""
+        """Return directions `(..., N)` without their component along the mean."""
         return _without(normalize(degrees.float(), dim=-1), self.mean)
 
 
 def fit_components(degrees: Tensor, dimensions: int) -> Components:
     """Fit components on a sample `(n, N)`; axes beyond what the sample spans are 0.
 
-    The mean of a few images is mostly themselves, and nothing would be left without it. So it is averaged with a prior,
-    as in the calibration.
+    The mean is averaged with a prior, as in the calibration: without it, subtracting the mean of a few images would
+    leave almost nothing of them.
     """
     directions = normalize(degrees.float(), dim=1)
     prior = directions.new_ones(directions.shape[1]) / directions.shape[1] ** 0.5
@@ -77,13 +83,13 @@ def fit_components(degrees: Tensor, dimensions: int) -> Components:
     strength, axes = _principal_axes(_without(directions, mean).double())
     spanned = int((strength > strength[:1] * _NEGLIGIBLE).sum())
     axes = axes[:, : min(dimensions, spanned)]
-    # The sign of an axis is arbitrary: make the largest entry positive, so that the same images give the same bytes.
+    # The sign of an axis is arbitrary: make the largest entry positive, so that results are reproducible.
     signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
     return Components(mean, pad((axes * signs).float(), (0, dimensions - axes.shape[1])))
 
 
 def to_bytes(vectors: Tensor) -> Tensor:
-    """Round unit vectors to int8, 127 steps for 1."""
+    """Quantize unit vectors to int8, with 127 for 1."""
     return (vectors * STEPS).round().to(torch.int8)
 
 
@@ -114,16 +120,17 @@ def int8_dot(codes: Tensor, queries: Tensor) -> Tensor:
 
 
 def best_region_dot(codes: Tensor, queries: Tensor) -> Tensor:
-    """Return for each image the similarity of its best region, `(Q, n)`, of int8 regions `(n, R, d)`.
+    """Return the similarity `(Q, n)` of each image's best region, for int8 regions `(n, R, d)`.
 
-    A query is rounded to int8 too, as finely as its largest number allows. That turns it by about a degree; all images
-    are compared with the same rounded query. d is at least 2: torch's product reads past vectors of one byte.
+    Queries are also quantized to int8, each scaled to its largest component, which rotates them by about one degree.
+    All images are compared with the same quantized query. d must be at least 2, because `torch._int_mm` reads out of
+    bounds for vectors of one byte.
     """
     images, regions, dimensions = codes.shape
     step = queries.abs().amax(1, keepdim=True).clamp(min=torch.finfo(queries.dtype).tiny) / STEPS
     rounded = (queries / step).round().to(torch.int8)
     found = torch.empty(len(queries), images)
-    # Parts of equal size: a small one at the end would take nearly as long as the others.
+    # Use parts of equal size: a small last part would take nearly as long as the others.
     parts = -(-images * regions // _VECTORS_AT_ONCE)
     at_once = -(-images // max(1, parts))
     for start in range(0, images, max(1, at_once)):
@@ -144,7 +151,7 @@ def best_region_index(codes: Tensor, queries: Tensor) -> Tensor:
 
 
 def num_neighbours(images: int, most: int = NEIGHBOURS) -> int:
-    """Return how many neighbours expand a query in a gallery of that size.
+    """Return the number of neighbours for query expansion in a gallery of this size.
 
     >>> num_neighbours(49), num_neighbours(500), num_neighbours(10**6)
     (0, 10, 20)
@@ -153,7 +160,7 @@ def num_neighbours(images: int, most: int = NEIGHBOURS) -> int:
 
 
 def expand_among(codes: Tensor, queries: Tensor, left_out: Sequence[int] = ()) -> Tensor:
-    """Return queries `(Q, d)` expanded by their neighbours among int8 images `(n, d)`, except some rows."""
+    """Return queries `(Q, d)` expanded by their neighbours among int8 images `(n, d)`, without the rows `left_out`."""
     count = num_neighbours(len(codes))
     if not count:
         return queries
@@ -166,7 +173,7 @@ def expand_among(codes: Tensor, queries: Tensor, left_out: Sequence[int] = ()) -
 def expand_query(queries: Tensor, neighbours: Tensor, similarities: Tensor) -> Tensor:
     """Return queries `(Q, d)` averaged with neighbours `(Q, k, d)`, weighted by their similarities `(Q, k)`.
 
-    Neighbours that point away from the query do not count.
+    Neighbours with negative similarity are ignored.
     """
     weights = similarities.clamp(min=0).unsqueeze(-1)
     return normalize(queries + (weights * neighbours).sum(1), dim=1)
@@ -182,11 +189,11 @@ class Scale(NamedTuple):
     spread: Tensor
 
     def deviations(self, similarities: Tensor) -> Tensor:
-        """Return how far similarities `(Q, n)` are above the median, in standard deviations."""
+        """Return the distance of similarities `(Q, n)` above the median, in standard deviations."""
         return (similarities - self.median) / self.spread
 
     def truth(self, similarities: Tensor) -> Tensor:
-        """Return the truth of similarities `(Q, n)`, from 0 to 1, monotone."""
+        """Return the truth of similarities `(Q, n)`, monotonic, from 0 to 1."""
         return truth_of_deviations(self.deviations(similarities))
 
     def select(self, places: Sequence[int]) -> "Scale":
@@ -195,18 +202,32 @@ class Scale(NamedTuple):
 
 
 def truth_of_deviations(deviations: Tensor) -> Tensor:
-    """Return `1 / (1 + e^(1.25 - z))`: 0.22 for the median image, 0.5 at 1.25 deviations, near 1 for what stands out.
+    """Return `1 / (1 + e^(1.25 - z))`: 0.22 for the median image, 0.5 at 1.25 deviations, near 1 for outliers.
 
-    In double precision: torch rounds the last numbers of a block differently, and the same image should have the same
-    truth wherever it is stored.
+    Computed in double precision: torch rounds the last numbers of a block differently, and the truth of an image should
+    not depend on where it is stored.
     """
     return torch.sigmoid(deviations.double() - HALF_TRUE)
 
 
-def scale_of(similarities: Tensor) -> Scale:
-    """Return the scale of queries by their similarities `(Q, n)` to a sample; n may be 0.
+def relative_truth(deviations: Tensor, wanted: Tensor, examples: int = 1) -> Tensor:
+    """Return the truth of a negated term with deviations z_b, relative to wanted terms with deviations z_a.
 
-    With few images the scale is mostly the prior.
+    This is `truth(z_b) · sigmoid(2 (z_b - z_a) - 4 / n)` for n examples of b: at most `truth(z_b)`, and near 0 for
+    images that match the wanted terms about as well. So images are not penalized for what both have in common.
+
+    >>> z = torch.tensor([3.0, 3.0])
+    >>> relative_truth(z, torch.tensor([0.0, 3.0]), examples=3).round(decimals=2)
+    tensor([0.8400, 0.1800], dtype=torch.float64)
+    """
+    margin = deviations.double() - wanted.double() - _MARGIN / examples
+    return truth_of_deviations(deviations) * torch.sigmoid(_STEEPNESS * margin)
+
+
+def scale_of(similarities: Tensor) -> Scale:
+    """Return the scale of queries, given their similarities `(Q, n)` to a sample; n may be 0.
+
+    With few images, the scale is mostly the prior.
     """
     images = similarities.shape[1]
     weight = images / (images + _PRIOR_IMAGES)
@@ -219,11 +240,11 @@ def scale_of(similarities: Tensor) -> Scale:
 
 
 def chance_level(images: int, terms: int) -> float:
-    """Return the truth that the best of so many unrelated images reaches in each of so many terms, once in 20 queries.
+    """Return the truth that the best of n unrelated images reaches in each of k terms, in one of 20 queries.
 
-    The similarities of unrelated images are about normal: the best of n reaches the quantile `0.95^(1/n)` in one term,
-    and `1/sqrt(k)` of that in each of k terms at once. Queries with shuffled components reached 0.96 of that, on photos
-    and on drawn scenes (docs/gallery.md, *Weak matches*).
+    The similarities of unrelated images are approximately normal: the best of n reaches the quantile `0.95^(1/n)` in
+    one term, and `1/sqrt(k)` of that in each of k terms at once. Queries with shuffled components reached 0.96 of that,
+    on photos and on drawn scenes.
 
     >>> [round(chance_level(5000, terms) ** terms, 2) for terms in (1, 2, 3)]
     [0.94, 0.7, 0.43]
@@ -233,40 +254,5 @@ def chance_level(images: int, terms: int) -> float:
 
 
 def evenly(items: np.ndarray, count: int) -> np.ndarray:
-    """Return so many of the items, evenly spread over them."""
+    """Return `count` evenly spaced items."""
     return np.asarray(items[np.linspace(0, len(items) - 1, min(count, len(items))).astype(np.int64)])
-
-
-# Test images that are compared at once.
-_KNN_BLOCK: Final = 1024
-
-
-def knn_accuracy(
-    train_features: Tensor,
-    train_classes: Tensor,
-    test_features: Tensor,
-    test_classes: Tensor,
-    *,
-    k: int = 20,
-    temperature: float = 0.07,
-) -> float:
-    """Return the share of test images whose class wins the vote of their k nearest training images by cosine.
-
-    Features are `(n, d)`, classes `(n,)`; a vote weighs `exp(cosine / temperature)`. k and temperature move the
-    result by percents: say both beside it.
-
-    >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
-    >>> knn_accuracy(x, torch.tensor([0, 0, 1]), x, torch.tensor([0, 0, 0]), k=1)
-    0.6666666666666666
-    """
-    k = min(k, len(train_features))
-    train = torch.nn.functional.normalize(train_features.float(), dim=1)
-    num_classes = int(max(train_classes.max(), test_classes.max())) + 1
-    correct = 0.0
-    for start in range(0, len(test_features), _KNN_BLOCK):
-        test = torch.nn.functional.normalize(test_features[start : start + _KNN_BLOCK].float(), dim=1)
-        cosines, nearest = (test @ train.T).topk(k, dim=1)
-        votes = torch.zeros(len(test), num_classes)
-        votes.scatter_add_(1, train_classes[nearest], (cosines / temperature).exp())
-        correct += float((votes.argmax(1) == test_classes[start : start + _KNN_BLOCK]).sum())
-    return correct / len(test_features)

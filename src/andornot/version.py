@@ -1,3 +1,3 @@
-"""The version, apart from the package so that building the package needs no torch."""
+"""The version, in its own module so that building the package does not import torch."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"

@@ -9,7 +9,6 @@ import torch
 from typed import make_sets, the_line
 
 from andornot.commands.main import main
-from andornot.evaluate.experiments import retrieval_report
 from andornot.model import Model, new_backbone
 from andornot.ssl.recipe import make_recipe
 
@@ -134,8 +133,7 @@ def test_every_evaluation_has_a_help_with_an_example(what, capsys):
     assert f"andornot evaluate {what} --model model/" in capsys.readouterr().out.partition("example")[2]
 
 
-def test_following_a_hint_works(sets, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(retrieval_report, "draw_hits", lambda *_: [])  # which takes long
+def test_following_a_hint_works(sets, tmp_path, capsys):
     assert evaluate(sets, "operability", tmp_path) == 2
     hint = re.findall(r"--[\w-]+ \d+", capsys.readouterr().err)
     assert evaluate(sets, "operability", tmp_path, *" ".join(hint).split()) == 2

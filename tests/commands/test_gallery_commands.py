@@ -1,7 +1,9 @@
 """`andornot index` and `andornot search`, as typed in a shell."""
 
+import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +17,10 @@ from typed import the_line
 
 from andornot.commands import index
 from andornot.commands.main import main
-from andornot.gallery import Gallery, creating
+from andornot.gallery import Gallery, writing
 from andornot.gallery.hits import percent, weak_from
-from andornot.gallery.storage import Storage, writing
+from andornot.gallery.storage import Storage
+from andornot.gallery.storage import writing as lock_held
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,7 @@ def test_index_says_what_it_did(here, model, capsys):
     assert capsys.readouterr().out == (
         f"  cannot be read: {here}/photos/empty.jpg: 0 bytes\n"
         "10 added, 0 changed, 0 moved, 0 removed, 0 unchanged, 1 broken: 10 images are in g\n"
+        "Next: andornot serve --gallery g --open\n"
     )
     (here / "photos" / "cat" / "000.png").rename(here / "photos" / "dog" / "000.png")
     assert main(["index", "--gallery", "g", "--json"]) == 0
@@ -67,7 +71,7 @@ def test_index_says_what_it_did(here, model, capsys):
 
 
 def test_index_makes_a_model_of_its_own_and_offers_to_adapt_it(here, capsys, monkeypatch):
-    monkeypatch.setattr(creating, "load_recipe", lambda _: tiny_recipe())
+    monkeypatch.setattr(writing, "load_recipe", lambda _: tiny_recipe())
     assert main(["index", "photos/cat", "--gallery", "g"]) == 0
     first = Gallery.open("g").model.id
     photos(here / "photos" / "many", 60, start=20)
@@ -132,18 +136,21 @@ def test_search_prints_json_with_reasons(capsys):
     assert (answer["formula"], answer["score"]) == ("(1 | 2) - 8", "containment")
     assert set(answer["hits"][0]) == {
         *("path", "distance", "id", "why", "taken", "taken_from"),
-        *("truth", "is_weak", "boxes", "words"),
+        *("truth", "strength", "is_weak", "boxes", "words", "terms"),
     }
     assert set(answer["hits"][0]["why"][0]) == {"feature", "contribution", "shown_by", "name"}
 
 
 @pytest.mark.usefixtures("indexed")
-def test_search_says_why_in_words(capsys):
+def test_search_says_why_in_words_and_of_a_condition_each_term(capsys):
+    """The features of this gallery have no names, so they are only in the JSON."""
     assert main(["search", "1", "--gallery", "g", "--top", "1", "--why"]) == 0
-    _, first, *reasons = capsys.readouterr().out.splitlines()
-    assert first.split()[-1].startswith("#")
-    assert all(" contributed " in reason and "; strongest in " in reason for reason in reasons)
-    assert 1 <= len(reasons) <= 5
+    *_, hit = capsys.readouterr().out.splitlines()
+    assert hit.split()[-1].startswith("#")
+    assert main(["search", "1 and 2", "--gallery", "g", "--top", "1", "--why"]) == 0
+    *_, hit, reason = capsys.readouterr().out.splitlines()
+    assert hit.split()[-1].startswith("#")
+    assert re.fullmatch(r"       1 \d+ %, 2 \d+ %", reason)
 
 
 @pytest.mark.usefixtures("indexed")
@@ -169,10 +176,21 @@ def test_a_formula_without_signs_needs_no_quotes_of_the_shell(capsys):
     assert json.loads(capsys.readouterr().out)["formula"] == "000.png and not 001.png"
 
 
+@pytest.mark.usefixtures("indexed")
+def test_search_says_what_it_understood(capsys):
+    assert main(["search", "000.png", "without", "001.png", "except", "3", "--gallery", "g"]) == 0
+    understood, *hits = capsys.readouterr().out.splitlines()
+    assert understood == "understood: 000.png and not 001.png except 3"
+    assert main(["search", "000.png and not 001.png", "--gallery", "g", "--exclude", "3"]) == 0
+    assert capsys.readouterr().out.splitlines() == hits
+    assert main(["search", "000.png", "with", "2", "--gallery", "g", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["understood"] == "000.png and 2"
+
+
 @pytest.mark.usefixtures("here")
 def test_one_image_is_counted_as_one(model, capsys):
     assert main(["index", "photos/dog/007.png", "--gallery", "g", "--model", model]) == 0
-    assert capsys.readouterr().out.endswith(": 1 image is in g\n")
+    assert ": 1 image is in g\n" in capsys.readouterr().out
 
 
 def test_search_draws_a_sheet(indexed):
@@ -186,6 +204,57 @@ def test_search_draws_a_sheet(indexed):
     assert len(colours) > 1000, "there are images on it"
     shutil.rmtree(indexed / "photos" / "dog")
     assert main(["search", formula, "--gallery", "g", "--sheet", "hits.jpg"]) == 0, "files that are gone are grey tiles"
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_opens_copies_links_and_lists_hits(capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    hits = Gallery.open("g").search("000.png", top=3)
+    asked = ["search", "000.png", "--gallery", "g", "--top", "3"]
+    assert main([*asked, "--open", "--csv", "hits.csv", "--copy-to", "new/copies", "--link-to", "links"]) == 0
+    assert capsys.readouterr().out.startswith("3 files copied to new/copies\n3 files linked to links\n")
+    with Image.open(opened[0].removeprefix("file://")) as sheet:
+        assert sheet.width == 16 + 5 * 196
+    rows = list(csv.DictReader(Path("hits.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(int(row["id"]), row["path"]) for row in rows] == [(hit.id, hit.path) for hit in hits]
+    assert {"rank", "percent", "words"} <= rows[0].keys()
+    for folder in (Path("new/copies"), Path("links")):
+        files = sorted(folder.iterdir())
+        assert [file.name for file in files] == [f"{n:04}-{Path(hit.path).name}" for n, hit in enumerate(hits, 1)]
+        assert [file.read_bytes() for file in files] == [Path(hit.path).read_bytes() for hit in hits]
+        assert all(file.is_symlink() == (folder.name == "links") for file in files)
+    for option, folder in (("--copy-to", "new/copies"), ("--link-to", "links")):
+        assert main([*asked, option, folder]) == 2
+        assert the_line(capsys).endswith("exists: choose another folder")
+
+
+def test_duplicates_are_listed_in_groups_and_nothing_is_deleted(indexed, capsys):
+    original = indexed / "photos" / "cat" / "001.png"
+    shutil.copy(original, indexed / "photos" / "dog" / "copy.png")
+    with Image.open(original) as image:
+        image.resize((image.width + 1, image.height)).save(indexed / "photos" / "dog" / "resized.png")
+    assert main(["index", "--gallery", "g"]) == 0
+    capsys.readouterr()
+    assert main(["duplicates", "--gallery", "g", "--csv", "copies.csv"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    expected = ["3 images", f"  {original}  #2"]
+    expected += [
+        f"  {indexed}/photos/dog/copy.png  #11  exact copy",
+        f"  {indexed}/photos/dog/resized.png  #12  near copy",
+    ]
+    assert lines[:4] == expected
+    assert last.endswith("nothing was deleted")
+    rows = list(csv.DictReader(Path("copies.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row["group"], row["copy"], row["id"]) for row in rows[:3]] == [
+        ("1", "", "2"),
+        ("1", "exact", "11"),
+        ("1", "near", "12"),
+    ]
+    assert main(["duplicates", "--gallery", "g", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["groups"][0]
+    assert [image["size"] for image in first] == [Path(image["path"]).stat().st_size for image in first]
+    assert len(list((indexed / "photos").rglob("*.png"))) == 12
 
 
 def test_odd_names_survive_the_shell(here, model):
@@ -239,7 +308,7 @@ def test_a_wrong_formula_points_at_the_spot(capsys):
 
 
 def test_two_at_once_the_second_says_who_holds_the_lock(indexed, capsys):
-    with writing(Storage(indexed / "g")):
+    with lock_held(Storage(indexed / "g")):
         assert main(["index", "photos", "--gallery", "g"]) == 2
         assert f"is being written by process {os.getpid()} on " in the_line(capsys)
         assert main(["search", "1", "--gallery", "g"]) == 0, "readers need no lock"
@@ -294,7 +363,7 @@ def test_watch_keeps_up_until_it_is_stopped(indexed, capsys, monkeypatch):
 
 
 def test_watch_lets_another_writer_finish(indexed, capsys, monkeypatch):
-    lock = writing(Storage(indexed / "g"))
+    lock = lock_held(Storage(indexed / "g"))
     new = indexed / "photos" / "new.png"
     happens = iter([lambda: (save_image(new, 70), lock.__enter__()), lambda: lock.__exit__(None, None, None)])
 
@@ -368,6 +437,10 @@ def test_define_names_lists_and_forgets(capsys):
     capsys.readouterr()
     assert main(["define", "--gallery", "g"]) == 0
     assert capsys.readouterr().out == "sunset = like(000.png, 001.png)\nboth = sunset and 005.png\n"
+    assert main(["define", "--rename", "sunset", "my evening", "--gallery", "g"]) == 0
+    assert capsys.readouterr().out == 'my evening = like(000.png, 001.png)\nboth = "my evening" and 005.png\n'
+    assert main(["define", "--rename", "My-Evening", "sunset", "--gallery", "g"]) == 0
+    capsys.readouterr()
     assert main(["define", "--remove", "both", "--gallery", "g", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"definitions": {"sunset": "like(000.png, 001.png)"}, "hides": ""}
     assert main(["define", "--remove", "Sunset", "--gallery", "g"]) == 0
@@ -383,6 +456,8 @@ def test_define_names_lists_and_forgets(capsys):
         (["define", "x"], "takes NAME and FORMULA"),
         (["define", "x", "000.png", "--remove", "y"], "takes NAME and FORMULA"),
         (["define", "--remove", "x"], 'unknown definition "x"'),
+        (["define", "--rename", "x", "y"], 'unknown definition "x"'),
+        (["define", "--rename", "x", "y", "--remove", "x"], "takes NAME and FORMULA"),
         (["define", "17", "000.png"], "number of an image"),
         (["describe", "000.png"], "conv5 has no words: it has no ImageNet classifier"),
     ],

@@ -84,5 +84,5 @@ def test_an_option_is_spelled_out_so_that_a_new_one_changes_no_old_command(capsy
 
 def test_every_command_is_a_module_and_every_module_a_command():
     modules = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-    assert modules - set(COMMANDS) == {"main", "options", "experiment", "measurements", "openmp"}
+    assert modules - set(COMMANDS) == {"main", "options", "experiment", "measurements", "openmp", "terminal_images"}
     assert set(COMMANDS) <= modules

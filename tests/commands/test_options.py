@@ -8,7 +8,7 @@ import pytest
 
 from andornot.commands.main import make_parser
 from andornot.commands.options import add_argument_of
-from andornot.evaluate.experiments.knn import evaluate_knn
+from andornot.evaluate.experiments.linear import evaluate_knn
 from andornot.evaluate.experiments.multilabel import MultilabelConfig
 from andornot.gallery import Filter, SearchOptions
 from andornot.web.serve import serve
@@ -45,8 +45,9 @@ def test_a_search_is_by_default_what_it_is_in_python():
     names = known.keys() & options.keys()
     assert names == {
         *("top", "score", "semantics", "logic", "include_queries", "why", "min_truth", "expand"),
-        *("folder", "label", "after", "before", "file_dates"),
+        *("folder", "label", "after", "before", "file_dates", "exclude"),
     }
+    options["exclude"] = tuple(options["exclude"])
     assert {name: options[name] for name in names} == {name: known[name] for name in names}
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from andornot.concepts import OTHER_WORDS, ConceptError, ConceptHeads, find_box, load_heads, write_heads
+from andornot.concepts.heads import find_boxes
 
 CHANNELS, HIDDEN = 6, 4
 
@@ -165,6 +166,41 @@ def test_a_smaller_share_makes_a_smaller_box():
         return (right - left) * (bottom - top)
 
     assert area(0.2) < area(0.5) < area(0.9)
+
+
+def test_many_boxes_are_found_as_each_alone_and_by_a_walk_from_place_to_place():
+    random = np.random.default_rng(0)
+    maps = random.normal(size=(20, 4, 6)).astype(np.float32)
+    found = find_boxes(maps)
+    for evidence, box in zip(maps, found, strict=True):
+        assert find_box(evidence) == tuple(box.tolist())
+    # An oracle for maps that are not interpolated: constant blocks of 3 x 3 places have their own values in the middle.
+    for evidence in maps:
+        fine = np.kron(evidence, np.ones((3, 3), np.float32))
+        left, top, right, bottom = find_box(fine, 0.3)
+        least = fine.max() - 0.3 * (fine.max() - fine.mean())
+        seen, waiting = set(), [tuple(int(place) for place in np.unravel_index(evidence.argmax(), evidence.shape))]
+        while waiting:
+            y, x = waiting.pop()
+            inside = 0 <= y < 4 and 0 <= x < 6 and (y, x) not in seen and evidence[y, x] >= least
+            if inside:
+                seen.add((y, x))
+                waiting += [(y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1)]
+        rows, columns = [y for y, _ in seen], [x for _, x in seen]
+        expected = np.array([min(columns) / 6, min(rows) / 4, (max(columns) + 1) / 6, (max(rows) + 1) / 4])
+        assert np.abs(np.array([left, top, right, bottom]) - expected).max() < 0.09  # half a block
+
+
+def test_find_has_the_probabilities_and_the_boxes_of_the_likeliest_words():
+    heads, maps = make_heads(), make_maps(4)
+    probabilities, (words, boxes) = heads.find(maps)
+    np.testing.assert_array_equal(probabilities, heads.probabilities(maps))
+    evidence = heads.evidence(maps)
+    for image in range(4):
+        likely = [word for word in np.argsort(-probabilities[image]) if probabilities[image, word] >= 0.05]
+        assert words[image][words[image] >= 0].tolist() == likely
+        for word, box in zip(words[image], boxes[image], strict=True):
+            assert word < 0 or np.allclose(box, find_box(evidence[image, :, :, word]), atol=1e-6)
 
 
 # The heads of the package

@@ -1,6 +1,6 @@
 """What phones and cameras write: HEIC, AVIF and RAW are read, videos are named, and nothing is left out silently."""
 
-import importlib.util
+import sys
 from collections import Counter
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from makers import RED, dated, dng, file_bytes, heic, noise, save_image
 from PIL import Image
 
-from andornot.data import BrokenImageError, decode, formats
+from andornot.data import BrokenImageError, decode
 from andornot.data.decoding import measure, read_photograph, read_taken
 from andornot.data.formats import is_image
 from andornot.data.sources.folder import find_images, open_folder
@@ -69,8 +69,7 @@ def test_a_plain_tiff_is_not_taken_for_raw():
     ],
 )
 def test_without_its_package_a_format_says_what_to_install(content, module, reason, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(formats, "find_spec", lambda name: None if name == module else find(name))
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BrokenImageError) as caught:
         decode(content)
     assert caught.value.reason == reason

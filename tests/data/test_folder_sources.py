@@ -102,6 +102,27 @@ def test_an_unlabelled_folder_has_no_splits(tmp_path):
         open_images(f"folder:{tmp_path}", "test")
 
 
+def test_a_file_gives_several_labels_or_none(tmp_path):
+    save_images(tmp_path, 4)
+    names = sorted(file.name for file in tmp_path.iterdir())
+    (tmp_path / "labels.csv").write_text(f"{names[2]},dog, person\n{names[0]},cat\n{names[1]}\n")
+    images = open_images(f"folder:{tmp_path}?labels=labels.csv")
+    assert relative(images, tmp_path) == [names[2], names[0], names[1]]
+    assert images.class_names == ("cat", "dog", "person")
+    assert images.labels.int().tolist() == [[0, 1, 1], [1, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a.jpg,dog\n", 'there is no image "a.jpg"'), ("", "no labels"), (None, "the labels cannot be read")],
+)
+def test_labels_that_do_not_fit_are_one_clear_error(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "labels.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        open_images(f"folder:{tmp_path}?labels=labels.csv")
+
+
 def test_class_folders_give_labels(tmp_path):
     class_folders(tmp_path, ["zebra", "ant"])
     save_image(tmp_path / "ant" / "deeper" / "x.png")

@@ -96,9 +96,9 @@ def files_of(folder: Path, kind: str) -> list[Path]:
         "other": [
             path for part in ("_transactions/*", "_checksums/*", "_versions/*.json") for path in images.glob(part)
         ],
-        "definitions": [*folder.glob("definitions.lance/*/*")],
-        "unreadable": [*folder.glob("unreadable.lance/*/*")],
-        "projections": [*folder.glob(f"{table.state.basis}*"), folder / table.state.components],
+        "definitions": [*folder.glob("definitions-*")],
+        "unreadable": [*folder.glob("unreadable-*")],
+        "projections": [folder / table.state.basis, folder / table.state.components],
         "model": [*(folder / table.state.model).iterdir()],
     }
     return sorted(path for path in found[kind] if path.stat().st_size)

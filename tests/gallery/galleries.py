@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from andornot.concepts import QuantizedClasses
 from andornot.gallery import Gallery
 from andornot.gallery.encoding import Extracted, classes_to_bytes, to_half
 from andornot.gallery.records import ImageRecord
@@ -19,7 +20,6 @@ from andornot.model import Model, new_backbone
 from andornot.ssl.backbones import Backbone, registry
 from andornot.ssl.backbones.backbone import Pretrained
 from andornot.ssl.recipe import Recipe, make_recipe
-from andornot.words import QuantizedClasses
 
 
 def tiny_recipe(**changes: object) -> Recipe:
@@ -85,7 +85,7 @@ def photos(folder: Path, count: int, start: int = 0) -> Path:
 
 def table_of(gallery: Gallery) -> ImageTable:
     """Return the version of the table of images that a gallery has open."""
-    return ImageTable.open(Storage(gallery.address), gallery.version[0])
+    return ImageTable.open(Storage(gallery.address), gallery.version)
 
 
 def contents(gallery: Gallery) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from andornot import Formula, FormulaError
 from andornot.gallery import EmptyQueryError, Filter, Gallery, GalleryError, Hits, options
 from andornot.gallery import writing as writing_module
 from andornot.gallery.hits import percent, weak_from
-from andornot.gallery.plan import ConditionPlan, Term
+from andornot.gallery.plan import ConditionPlan, Term, merge_samples
 from andornot.gallery.projections import load_components, whole_codes
 from andornot.gallery.shard import Shard
 from andornot.similarity import NEIGHBOURS, chance_level, int8_dot, scale_of
@@ -56,32 +56,57 @@ class Oracle:
         left = direction - (direction @ self.mean) * self.mean
         return np.asarray(left / np.linalg.norm(left))
 
-    def truth_of_term(self, term: Formula, lone: bool, expand: int, logic: str) -> np.ndarray:
+    def query_of_term(self, term: Formula, expand: int, logic: str) -> np.ndarray:
         values = {name: self.images[self.ids.index(int(name))] for name in term.names}
         parts = term.examples or (term,)
-        parts = [self.beyond(part.evaluate(values, logic=logic).degrees.double().numpy()) for part in parts]
-        query = np.mean(parts, 0)
+        query = np.mean([self.beyond(part.evaluate(values, logic=logic).degrees.double().numpy()) for part in parts], 0)
         query /= np.linalg.norm(query)
         count = min(expand, len(self.ids) // 50)
-        if not lone and count:
+        if count:
             alike = self.own @ query
             alike[[self.ids.index(int(name)) for name in term.names]] = -np.inf
             nearest = np.argsort(-alike, kind="stable")[:count]
             query = query + (np.maximum(alike[nearest], 0)[:, None] * self.own[nearest]).sum(0)
             query /= np.linalg.norm(query)
+        return np.asarray(query)
+
+    def deviations(self, query: np.ndarray, of: np.ndarray) -> np.ndarray:
+        """How far vectors stand out, by the similarities of all images to a query."""
         alike = self.own @ query
         share = len(alike) / (len(alike) + 20)
         middle = share * np.sort(alike)[(len(alike) - 1) // 2]
         spread = share * alike.std() + (1 - share) * 0.2
-        return np.asarray(1 / (1 + np.exp(1.25 - (alike - middle) / spread)))
+        return np.asarray((of @ query - middle) / spread)
+
+    def is_necessary(self, formula: Formula, term: Formula, logic: str) -> bool:
+        """Whether a positive term cannot be missing, whatever the others are."""
+        best = {one: np.array(float(one in formula.positive_terms and one != term)) for one in formula.terms}
+        return term in formula.positive_terms and not formula.truth(best, logic)
 
     def truth(self, text: str, logic: str | None, expand: int) -> dict[int, float]:
         formula = Formula(text)
-        positive = formula.positive_terms
-        truths = {
-            term: self.truth_of_term(term, positive == (term,), expand, logic or "godel") for term in formula.terms
+        positive, in_condition = formula.positive_terms, logic or "product"
+        queries = {
+            term: self.query_of_term(term, 0 if positive == (term,) else expand, logic or "godel")
+            for term in formula.terms
         }
-        return dict(zip(self.ids, formula.truth(truths, logic or "product"), strict=True))
+        deviations = {term: self.deviations(query, self.own) for term, query in queries.items()}
+        truths = {}
+        for term, z in deviations.items():
+            truths[term] = 1 / (1 + np.exp(1.25 - z))
+            if term in positive:
+                continue
+            itself = self.query_of_term(term, 0, logic or "godel")
+            wanted = [
+                deviations[other]
+                for other in positive
+                if self.is_necessary(formula, other, in_condition)
+                and (len(other.examples) > 1 or self.deviations(queries[other], itself) >= 3)
+            ]
+            if wanted:
+                margin = z - np.max(wanted, 0) - 2 / max(len(term.examples), 1)
+                truths[term] = truths[term] / (1 + np.exp(-2 * margin))
+        return dict(zip(self.ids, formula.truth(truths, in_condition), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +248,7 @@ def test_hits_are_weak_from_a_truth_on(gallery):
 def test_a_query_of_noise_finds_weak_ones_alone(gallery):
     generator = torch.Generator().manual_seed(0)
     table = table_of(gallery)
-    shard = Shard(table, gallery.model, None)
+    shard = Shard(table, gallery.model)
     codes = shard.sample(table.ids, False).codes
     strong = 0
     for _ in range(60):
@@ -346,7 +371,7 @@ def test_the_default_of_neighbours_is_the_one_that_was_measured():
 
 def stored_codes(gallery: Gallery) -> np.ndarray:
     table = table_of(gallery)
-    return Shard(table, gallery.model, None).sample(table.ids, False).codes.numpy()
+    return merge_samples([Shard(table, gallery.model).sample(table.ids, False)]).codes.numpy()
 
 
 def computed_codes(gallery: Gallery) -> np.ndarray:

@@ -153,7 +153,7 @@ def test_what_killed_processes_left_is_removed_in_time(tmp_path):
         gallery.update()
     state = table_of(tmp_path / "g").state
     found = {path.name for kind in ("model", "components", "basis") for path in (tmp_path / "g").glob(f"{kind}-*")}
-    assert found == {state.model, state.components, state.basis, f"{state.basis}.copy"}
+    assert found == {state.model, state.components, state.basis}
 
 
 # --- several processes ----------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from worded import one_clear_line, worded_gallery
 from andornot import AndornotError, Formula, FormulaError, Gallery
 from andornot.gallery import GalleryError
 from andornot.gallery.definitions import Definitions
-from andornot.gallery.small_tables import write_definitions
 from andornot.gallery.storage import Storage
+from andornot.gallery.writing import open_writer
 from andornot.logic.formula import write_name
 from andornot.web.browsing import Browser
 
@@ -118,7 +118,8 @@ def test_a_part_of_another_definition_cannot_become_a_condition(gallery: Gallery
 
 def test_a_chain_of_201_definitions_is_refused_when_it_is_defined(gallery: Gallery) -> None:
     definitions = {"d0": "image:1"} | {f"d{level}": f"d{level - 1}" for level in range(1, 200)}
-    write_definitions(Storage(gallery.address), definitions)
+    with open_writer(Storage(gallery.address)) as writer:
+        writer.save_definitions(Definitions(definitions))
     gallery.refresh()
     assert [hit.id for hit in gallery.search("d199")] == [hit.id for hit in gallery.search("000.png")]
     with pytest.raises(GalleryError, match='"d200" could not be written out: nested deeper than 200 levels'):

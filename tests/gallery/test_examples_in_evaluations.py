@@ -4,7 +4,7 @@ import pytest
 from galleries import photos, tiny_model
 
 from andornot import Gallery
-from andornot.evaluate.experiments.conditions import GalleryTruths
+from andornot.evaluate.experiments.operators import GalleryTruths
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import pytest
 from galleries import contents, photos, save_image, seeing_recipe, table_of, tiny_model, touch_later
 
 from andornot.gallery import Filter, Gallery, Summary
-from andornot.gallery.checksums import hash_rows, seal, unseal
+from andornot.gallery.encoding import Extracted
 from andornot.gallery.errors import DamagedError
 from andornot.gallery.records import ImageRecord, State
-from andornot.gallery.rows import hash_listing
+from andornot.gallery.rows import RECORD as COLUMNS
+from andornot.gallery.rows import hash_records, image_rows, sealed_column, unseal
 from andornot.gallery.storage import Storage
 from andornot.gallery.writing import open_writer
 from andornot.web.browsing import Browser
@@ -25,44 +26,58 @@ from andornot.web.browsing import Browser
 RECORD = ImageRecord(7, "/p/shaking 🫨 \udcff.png", 5, 10**18, bytes(range(16)), -3, True, 640, 480)
 STATE = State(
     "model-abc", "abc", 16, None, 5, ("/p", "/q \udcff 🫨"), (7, 7), "basis-1", "components-2", "codes_2", 600,
-    (("model-old", 1.5),),
+    "definitions-3", "unreadable-4", {"backbone": "conv5"},
 )  # fmt: skip
 
 
 # --- checksums ------------------------------------------------------------------------------------------------------
 
 
+def stored(record: ImageRecord) -> pa.Table:
+    return image_rows([record], Extracted(np.zeros((1, 2), np.float16), None, None))
+
+
 def test_checksums_are_of_fixed_bytes():
     """Another number here makes all galleries that exist damaged."""
-    assert RECORD.checksum == 0xC2314288
+    assert stored(RECORD)["checksum"].to_pylist() == [2285798020]
     ids, content = np.array([1, 2**40]), np.arange(6, dtype=np.uint8).reshape(2, 3)
-    assert hash_rows(ids, content).tolist() == [zlib.crc32(b"\0\1\2", 1), zlib.crc32(b"\3\4\5", 0)]
-    listing = ids, np.array([-3, 10**10]), np.array([True, False]), np.array([1, 0]), ["/p", "/q 🫨"]
-    assert hash_listing(*listing).tolist() == [1540538942, 2421594930]
+    sealed = [content[0].tobytes() + zlib.crc32(b"\0\1\2", 1).to_bytes(4, "little")]
+    sealed += [content[1].tobytes() + zlib.crc32(b"\3\4\5", 0).to_bytes(4, "little")]
+    assert sealed_column(ids, content).to_pylist() == sealed
 
 
 def test_any_other_value_has_another_checksum():
     others: dict[str, list[Any]] = {
-        "path": ["/p/b.png", "/p/shaking 🫨 \udcfe.png"], "digest": [bytes(16)], "by_camera": [False],
+        "path": [b"/p/b.png", b"/p/shaking \xfe.png"], "name": ["b.png"], "digest": [bytes(16)], "by_camera": [False],
         "width": [1, -1, 0], "height": [1, -1, 0],
     }  # fmt: skip
-    for name in ImageRecord._fields:
-        for value in others.get(name, [1, -1, 0, 2**62]):
-            assert RECORD._replace(**{name: value}).checksum != RECORD.checksum, (name, value)
+    rows = stored(RECORD)
+    for name in COLUMNS[:-1]:
+        place, kind = rows.column_names.index(name), rows.schema.field(name).type
+        for value in (*others.get(name, [1, -1, 0, 2**62]), None):
+            changed = rows.set_column(place, name, pa.array([value], kind))
+            assert hash_records(changed)[0] != rows["checksum"].to_pylist()[0], (name, value)
 
 
 def test_what_was_sealed_is_the_same_or_is_noticed():
     generator = np.random.default_rng(0)
     ids, content = np.arange(1, 9), generator.integers(0, 256, (8, 20), dtype=np.uint8)
-    sealed = seal(ids, content)
-    opened, sound = unseal(ids, sealed)
-    assert (opened == content).all()
-    assert sound.all()
-    for place in range(sealed.shape[1]):
-        flipped = sealed.copy()
-        flipped[3, place] ^= 1 << generator.integers(8)
-        assert np.flatnonzero(~unseal(ids, flipped)[1]).tolist() == [3]
-    assert np.flatnonzero(~unseal(ids, sealed[[1, 0, *range(2, 8)]])[1]).tolist() == [0, 1], "rows changed places"
+    column = sealed_column(ids, content, ids != 5)
+
+    def damaged(rows: list[bytes | None]) -> list[int]:
+        return np.flatnonzero(unseal(ids, pa.chunked_array([pa.array(rows, column.type)]))[2]).tolist()
+
+    opened, valid, _ = unseal(ids, pa.chunked_array([column[:3], column[3:]]))
+    assert (opened[valid] == content[ids != 5]).all()
+    assert not opened[4].any()
+    assert valid.tolist() == (ids != 5).tolist()
+    sealed = column.to_pylist()
+    assert damaged(sealed) == []
+    for place in range(len(sealed[3])):
+        flipped = bytearray(sealed[3])
+        flipped[place] ^= 1 << int(generator.integers(8))
+        assert damaged([*sealed[:3], bytes(flipped), *sealed[4:]]) == [3]
+    assert damaged([sealed[1], sealed[0], *sealed[2:]]) == [0, 1], "rows changed places"
 
 
 def test_the_state_is_what_was_stored_or_nothing():
@@ -89,7 +104,7 @@ def put_damaged(gallery: Gallery, identity: int, column: str) -> None:
         table = writer.table
         row = table.take(np.array([identity]), sorted(table.columns))
         (value,) = row[column].to_pylist()
-        changed = bytes([value[0] ^ 1, *value[1:]]) if isinstance(value, bytes) else value + 1
+        changed = bytes([value[0] ^ 1, *value[1:]]) if isinstance(value, bytes) else value + type(value)(1)
         place, kind = row.column_names.index(column), row.schema.field(column).type
         writer.put(row.set_column(place, column, pa.array([changed], kind)), [identity])
         writer.commit()
@@ -103,7 +118,7 @@ def gallery(tmp_path) -> Gallery:
     return made
 
 
-DAMAGED = ["activations", "full_regions", "classes", "path", "size", "digest", "taken", "width", "checksum"]
+DAMAGED = ["activations", "full_regions", "classes", "path", "name", "size", "digest", "taken", "width", "checksum"]
 
 
 @pytest.mark.parametrize("column", DAMAGED)

@@ -19,11 +19,9 @@ from andornot.gallery import (
     Gallery,
     GalleryError,
     Summary,
-    creating,
     encoding,
     indexing,
     scanning,
-    scope,
     writing,
 )
 from andornot.gallery.errors import LockedError
@@ -53,10 +51,10 @@ def gallery(tmp_path, model, folder) -> Gallery:
 def encoded(monkeypatch) -> list[int]:
     """How many images went through the backbone, batch by batch."""
     counts: list[int] = []
-    original = Model.iter_feature_maps
+    original = Model.iter_placed_maps
     monkeypatch.setattr(
         Model,
-        "iter_feature_maps",
+        "iter_placed_maps",
         lambda self, images, **how: (counts.append(len(images)), original(self, images, **how))[1],
     )
     return counts
@@ -565,14 +563,14 @@ def test_ten_thousand_files(tmp_path, model):
 
 def test_a_new_gallery_walks_its_folder_once(tmp_path, folder, model, monkeypatch):
     model.save(tmp_path / "model")
-    walks, walk = [], scope.find_images
-    monkeypatch.setattr(scope, "find_images", lambda root, **how: walks.append(how) or walk(root, **how))
+    walks, walk = [], scanning.find_images
+    monkeypatch.setattr(scanning, "find_images", lambda root, **how: walks.append(how) or walk(root, **how))
     assert main(["index", str(folder), "--gallery", str(tmp_path / "g"), "--model", str(tmp_path / "model")]) == 0
     assert len([how for how in walks if not how.get("first_only")]) == 1
 
 
 def test_open_creates_a_gallery_where_there_is_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(creating, "load_recipe", lambda _: tiny_recipe())
+    monkeypatch.setattr(writing, "load_recipe", lambda _: tiny_recipe())
     with pytest.raises(GalleryError, match="there is no gallery"):
         Gallery.open(tmp_path / "g")
     assert len(Gallery.open(tmp_path / "g", create=True)) == 0

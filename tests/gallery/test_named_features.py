@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from galleries import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from andornot.concepts import load_heads
+from andornot import AndornotError
+from andornot.concepts import NamedFeature, Noun, find_box, load_heads, vocabulary_for
+from andornot.concepts.text_space import named_directions
 from andornot.gallery import Gallery
 from andornot.gallery.encoding import probabilities_from_bytes, probabilities_to_bytes
-from andornot.words import NamedFeature, Noun, vocabulary_for
 
 # Half a step of a logit changes a probability by at most a quarter of it.
 STEP = 1 / 16 / 2 / 4
@@ -50,10 +52,61 @@ def test_the_truth_of_a_word_is_its_probability(gallery):
         assert all(hit.truth == pytest.approx(expected[hit.path], abs=STEP) for hit in hits)
 
 
+def test_half_of_the_similarity_of_examples_is_that_of_their_named_features(gallery, tmp_path):
+    """A representation has no names: its distance is that of the degrees alone. A file elsewhere has them as well."""
+    heads = load_heads()
+    maps = np.concatenate([maps.numpy() for maps in gallery.model.iter_feature_maps(gallery.paths, progress=False)])
+    named = named_directions(heads.probabilities(maps), heads.names)
+    first = gallery.paths[0]
+    by_degrees = {hit.path: 1 - hit.distance for hit in gallery.search(gallery.represent([first])[0], top=6)}
+    by_names = dict(zip(gallery.paths, (named @ named[0]).tolist(), strict=True))
+    hits = gallery.search(first, top=6, include_queries=True)
+    assert {hit.path for hit in hits} == set(gallery.paths)
+    for hit in hits:
+        assert 1 - hit.distance == pytest.approx((by_degrees[hit.path] + by_names[hit.path]) / 2, abs=0.03)
+    with Image.open(first) as image:
+        image.save(tmp_path / "elsewhere.png", compress_level=1)
+    elsewhere = gallery.search(str(tmp_path / "elsewhere.png"), top=6)
+    assert [hit.id for hit in elsewhere] == [hit.id for hit in hits]
+    assert [hit.truth for hit in elsewhere] == pytest.approx([hit.truth for hit in hits], abs=0.02)
+
+
 def test_and_multiplies_and_not_is_the_rest(gallery):
     dog, person = probability(gallery, "dog"), probability(gallery, "person")
     for hit in gallery.search("dog and not person", top=6):
         assert hit.truth == pytest.approx(dog[hit.path] * (1 - person[hit.path]), abs=2 * STEP)
+        assert hit.terms == pytest.approx({"dog": dog[hit.path], "person": person[hit.path]}, abs=STEP)
+
+
+def test_the_model_says_the_same(gallery):
+    degrees = gallery.model.named_degrees(gallery.paths)
+    assert tuple(degrees) == load_heads().names
+    assert degrees["person"].tolist() == pytest.approx([*probability(gallery, "person").values()], abs=1e-5)
+    one = gallery.model.named_degrees(gallery.paths[0])
+    assert one["person"].item() == pytest.approx(degrees["person"][0].item(), abs=1e-5)
+    with pytest.raises(AndornotError, match="no named features"):
+        tiny_model().named_degrees(gallery.paths)
+
+
+def test_likely_words_have_boxes(gallery):
+    heads = load_heads()
+    maps = np.concatenate([maps.numpy() for maps in gallery.model.iter_feature_maps(gallery.paths, progress=False)])
+    probabilities, evidence = heads.both(maps)
+    column = int(probabilities.max(0).argmax())  # the likeliest of all words
+    found = {hit.path: hit.boxes for hit in gallery.search(f'"{heads.names[column]}"', top=6)}
+    for number, path in enumerate(gallery.paths):
+        if probabilities[number, column] < 0.05:
+            assert found[path] == ()
+            continue
+        [place] = found[path]
+        assert place.term == heads.names[column]
+        assert place.box == pytest.approx(find_box(evidence[number, :, :, column]), abs=1 / 255)
+
+
+def test_hits_are_strong_maybe_or_weak(gallery):
+    for hit in gallery.search("person", top=6):
+        assert hit.strength == ("strong" if hit.truth >= 0.8 else "maybe" if hit.truth >= 0.5 else "weak")
+        assert hit.is_weak == (hit.strength == "weak")
 
 
 def test_descriptions_and_completion_speak_named_features(gallery):
@@ -66,7 +119,7 @@ def test_descriptions_and_completion_speak_named_features(gallery):
 
 
 def test_a_narrower_word_keeps_its_own_classes(gallery):
-    words = vocabulary_for(gallery.model)
+    words = vocabulary_for(gallery.model.backbone)
     assert isinstance(words.meaning("people"), NamedFeature)
     assert words.meaning("television").name == "tv"
     assert isinstance(words.meaning("polar bear"), Noun)

@@ -7,10 +7,13 @@ import pytest
 import torch
 from galleries import photos, save_image, seeing_recipe, table_of, tiny_recipe, touch_later
 
+from andornot.concepts import QuantizedClasses, vocabulary_for
 from andornot.data.converting import square
 from andornot.gallery import Gallery, encoding, indexing, writing
 from andornot.gallery.blocks import CodeProjector
+from andornot.gallery.encoding import extract
 from andornot.gallery.errors import DamagedError
+from andornot.gallery.plan import merge_samples
 from andornot.gallery.planner import box_in_image
 from andornot.gallery.projections import RegionBasis
 from andornot.gallery.records import ImageRecord
@@ -18,7 +21,6 @@ from andornot.gallery.shard import Shard
 from andornot.model import Model
 from andornot.similarity import best_region_index
 from andornot.ssl.backbones import windows_of
-from andornot.words import QuantizedClasses, vocabulary_for
 
 ENOUGH = 16
 
@@ -46,7 +48,7 @@ def looked_at(model: Model, paths: list[str]) -> tuple[torch.Tensor, QuantizedCl
     (maps,) = model.iter_feature_maps(paths, batch_size=len(paths), progress=False)
     windows = [maps[:, :, w.top : w.bottom, w.left : w.right] for w in windows_of(7, 7)]
     return torch.stack([model.backbone.pool(one) for one in windows], 1), QuantizedClasses.of(
-        vocabulary_for(model).evidence(maps)
+        vocabulary_for(model.backbone).evidence(maps)
     )
 
 
@@ -59,7 +61,7 @@ def basis_of(gallery: Gallery) -> RegionBasis:
 def regions_of(gallery: Gallery) -> torch.Tensor:
     """Return the codes `(n, 9, 64)` of all images, which all have regions."""
     table = table_of(gallery)
-    found = Shard(table, gallery.model, None).sample(table.ids, True)
+    found = merge_samples([Shard(table, gallery.model).sample(table.ids, True)])
     assert found.regions is not None
     assert found.has_regions is not None
     assert found.has_regions.all()
@@ -88,9 +90,9 @@ def test_every_image_has_its_regions_and_classes(gallery):
 
 def test_images_are_looked_at_once(tmp_path, monkeypatch):
     seen = []
-    original = Model.iter_feature_maps
+    original = Model.iter_placed_maps
     monkeypatch.setattr(
-        Model, "iter_feature_maps", lambda *args, **how: (seen.append(len(args[1])), original(*args, **how))[1]
+        Model, "iter_placed_maps", lambda *args, **how: (seen.append(len(args[1])), original(*args, **how))[1]
     )
     new_gallery(tmp_path, 30)
     assert sum(seen) == 30
@@ -193,6 +195,30 @@ def test_a_hit_says_where_its_terms_are(fit, expected, tmp_path):
         if is_wide:
             assert min(place.box[0] for place in hit.boxes) >= expected
             assert max(place.box[2] for place in hit.boxes) <= 1 - expected
+
+
+def test_regions_are_windows_of_the_whole_image(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "photos").mkdir()
+    random = np.random.default_rng(1)
+    for number, size in enumerate([(640, 320), (320, 320), (640, 320), (320, 640)]):
+        small = Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8))
+        small.resize(size, Image.Resampling.BICUBIC).save(tmp_path / "photos" / f"{number}.png")
+    gallery = Gallery.create(tmp_path / "g")
+    gallery.add(tmp_path / "photos")
+    model = gallery.model
+    extracted = extract(model, [model.preprocess(path) for path in gallery.paths], 64)
+    grids = [(5, 9), (7, 7), (5, 9), (9, 5)]
+    for path, regions, grid in zip(gallery.paths, extracted.regions, grids, strict=True):
+        (maps,) = model.iter_feature_maps([path])
+        windows = [maps[:, :, w.top : w.bottom, w.left : w.right] for w in windows_of(*grid)]
+        expected = torch.cat([model.backbone.pool(window) for window in windows])
+        assert torch.allclose(torch.from_numpy(regions).float(), expected, atol=1e-2)
+    for hit in gallery.search("0.png and 1.png", include_queries=True):
+        grid = grids[int(Path(hit.path).stem)]
+        boxes = [window.box(*grid) for window in windows_of(*grid)]
+        assert [place.box in boxes for place in hit.boxes] == [True, True]
 
 
 def test_a_place_is_told_by_the_name_that_was_defined(gallery):

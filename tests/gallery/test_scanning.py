@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -222,7 +223,7 @@ def test_an_image_that_wanted_a_package_is_tried_again(tmp_path, model, monkeypa
     folder = photos(tmp_path / "photos", 2)
     pillow_heif.register_heif_opener()
     Image.new("RGB", (64, 64)).save(folder / "phone.heic")
-    monkeypatch.setattr("andornot.data.formats.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
     gallery = Gallery.create(tmp_path / "g", model)
     reason = 'HEIC is not installed: pip install "andornot[heic]"'
     assert gallery.add(folder).broken == {str(folder / "phone.heic"): reason}

@@ -268,9 +268,7 @@ def test_a_broken_image_outside_is_one_clear_line(gallery, tmp_path):
 
 
 def test_wrong_arguments_are_one_clear_line(gallery):
-    with pytest.raises(
-        GalleryError, match=r'unknown score "cosine" \(choose from centered, degrees, cross-entropy, containment'
-    ):
+    with pytest.raises(GalleryError, match=r'unknown score "cosine" \(choose from centered, degrees, cross-entropy, '):
         gallery.search("000.png", score="cosine")
     with pytest.raises(GalleryError, match="top must be at least 1, got 0"):
         gallery.search("000.png", top=0)

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from andornot import Formula, cross_entropy, degree_distance
+from andornot.concepts import QuantizedClasses, truth_of, wordnet_nouns
 from andornot.gallery import EmptyQueryError, Filter, Gallery, Hits, SearchOptions, condition_truth
-from andornot.gallery.definitions import Definitions
 from andornot.gallery.filters import EVERYTHING
+from andornot.gallery.plan import merge_samples
 from andornot.gallery.planner import Planner
-from andornot.gallery.query_inputs import QueryInputs
-from andornot.gallery.shard import LocalShard, Shard, Shards, model_words
+from andornot.gallery.queries import QueryInputs
+from andornot.gallery.shard import Shard, Shards
 from andornot.gallery.table import ImageTable
 from andornot.model import Model, new_network
 from andornot.ssl.recipe import make_recipe
-from andornot.words import QuantizedClasses, truth_of, wordnet_nouns
 
 WORDS = ["dog", "sofa", "car", "cat"]
 
@@ -36,7 +36,7 @@ class SeveralShards:
 
     @classmethod
     def open(cls, table: ImageTable, model: Model, count: int) -> "SeveralShards":
-        return cls([Shard(table, model, model_words(model), number, count) for number in range(count)])
+        return cls([Shard(table, model, number, count) for number in range(count)])
 
     def map(self, method: str, *arguments: Any) -> list[Any]:
         sent = pickle.dumps(arguments)
@@ -49,7 +49,7 @@ class SeveralShards:
 
 def planner(gallery: Gallery, shards: Shards | None = None) -> Planner:
     table = table_of(gallery)
-    return Planner(table, gallery.model, Definitions({}), {}, shards or LocalShard.open(table, gallery.model))
+    return Planner(table, gallery.model, shards or Shard(table, gallery.model))
 
 
 def search(searcher: Planner, texts: Sequence[str], options: SearchOptions) -> list[Hits]:
@@ -255,8 +255,8 @@ class Slow:
         self._gallery = gallery
         self.ids = np.array(gallery.ids)
         table = table_of(gallery)
-        one = Shard(table, gallery.model, model_words(gallery.model))
-        found = one.sample(self.ids, True)
+        one = Shard(table, gallery.model)
+        found = merge_samples([one.sample(self.ids, True)])
         assert found.ids.tolist() == gallery.ids
         assert found.regions is not None
         self._codes, self._regions = found.codes.numpy().astype(np.int64), found.regions.numpy().astype(np.int64)
@@ -454,9 +454,9 @@ def change(path: Path, seed: int) -> None:
 def test_a_region_is_found_where_it_was_cut_from(rich):
     """The vector of a region, as a query in regions, has that region as its best."""
     table = table_of(rich)
-    one = Shard(table, rich.model, None)
+    one = Shard(table, rich.model)
     ids = np.array(rich.ids[1:40])
-    found = one.sample(ids, True)
+    found = merge_samples([one.sample(ids, True)])
     assert found.regions is not None
     from andornot.similarity import best_region_index
 

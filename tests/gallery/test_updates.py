@@ -14,7 +14,7 @@ from andornot.gallery import Gallery, Summary, encoding, indexing, writing
 from andornot.gallery.encoding import EncodedBatch, encode_files, to_half
 from andornot.gallery.indexing import Indexer
 from andornot.gallery.records import digest_of, file_stamp
-from andornot.gallery.scope import find_files
+from andornot.gallery.scanning import find_files
 from andornot.gallery.storage import Storage
 from andornot.gallery.writing import open_writer
 from andornot.model import Model

@@ -9,12 +9,12 @@ import torch
 from galleries import naming_recipe, photos, tiny_model
 
 from andornot import AndornotError
+from andornot.concepts import QuantizedClasses, wordnet_nouns
 from andornot.gallery import Gallery
 from andornot.gallery.encoding import classes_to_bytes
 from andornot.gallery.rows import CLASSES, sealed_column
 from andornot.gallery.storage import Storage
 from andornot.gallery.writing import open_writer
-from andornot.words import QuantizedClasses, wordnet_nouns
 
 
 @contextmanager

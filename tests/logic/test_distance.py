@@ -58,6 +58,7 @@ def test_all_pairs_agree_with_the_plain_definition(distance):
 AS_SCORES = {
     "degrees": lambda q, g: 1 - slow_degree_distance(q, g),
     "cross-entropy": lambda q, g: -slow_cross_entropy(q, g),
+    "reverse-cross-entropy": lambda q, g: -slow_cross_entropy(g, q),
     "containment": slow_containment,
 }
 

@@ -16,7 +16,7 @@ from oracle import TRUTH_FUNCTIONS, exact_distribution, independent_distribution
 
 import andornot as aon
 from andornot import Formula, FormulaError, Representation
-from andornot.logic import cost
+from andornot.logic import evaluation
 
 
 def named(seed: int, n: int = 3, m: int = 5, names=NAMES, batch=()) -> dict[str, Representation]:
@@ -235,7 +235,7 @@ def test_the_cost_grows_with_the_shape_and_is_asked_for_every_time():
 
 
 def test_a_large_batch_of_what_is_quick_is_not_refused():
-    assert Formula("(a - b) | (b - a)").cost((10_000, 128, 8)).seconds > cost.MAX_SECONDS
+    assert Formula("(a - b) | (b - a)").cost((10_000, 128, 8)).seconds > evaluation.MAX_SECONDS
 
 
 def test_parts_that_share_no_name_cost_what_they_cost_alone():
@@ -248,7 +248,7 @@ def test_parts_that_share_no_name_cost_what_they_cost_alone():
 def test_features_are_computed_some_at_a_time_where_memory_is_short(text, monkeypatch):
     formula, values = Formula(text), named(0, n=7, batch=(2,))
     whole = formula.evaluate(values)
-    monkeypatch.setattr(cost, "_MAX_BYTES", 4000)
+    monkeypatch.setattr(evaluation, "_MAX_BYTES", 4000)
     assert formula.cost((2, 7, 5), torch.float64).features_at_once in (1, 2, 3)
     assert formula.cost((2, 7, 5), torch.float64).bytes <= 4000
     assert formula.evaluate(values).isclose(whole, 1e-15)
@@ -270,7 +270,7 @@ def test_counting_many_operands_is_refused_before_it_starts(semantics):
 def test_counting_without_repeated_names_takes_some_features_at_a_time(text, monkeypatch):
     formula, values = Formula(text), named(0, n=7, names="abcde", batch=(2,))
     whole = formula.evaluate(values)
-    monkeypatch.setattr(cost, "_MAX_BYTES", 4000)
+    monkeypatch.setattr(evaluation, "_MAX_BYTES", 4000)
     assert formula.cost((2, 7, 5), torch.float64).features_at_once < 7
     assert formula.cost((2, 7, 5), torch.float64).bytes <= 4000
     assert formula.evaluate(values).isclose(whole, 1e-15)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle import truth_of_condition
 
 from andornot import AndornotError, Formula, FormulaError
-from andornot.logic import Atom, Crop, writing
+from andornot.logic import Atom, Crop, program
 
 LOGICS = ("godel", "lukasiewicz", "product")
 NAMES = ("a", "b", "c")
@@ -405,6 +405,6 @@ def test_conditions_are_written_back_in_one_way_that_reads_the_same(tree):
 @given(conditions(formulas(names=ATOMS, like=True, leaves=4), leaves=6))
 def test_the_tightest_way_to_write_a_condition_reads_the_same(tree):
     formula = Formula(written(tree))
-    tight = writing.write(formula.condition, [term.program for term in formula.terms], roomy=False)
+    tight = program.write(formula.condition, [term.program for term in formula.terms], roomy=False)
     assert Formula(tight) == formula
     assert len(tight) <= len(str(formula))

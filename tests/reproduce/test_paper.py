@@ -76,19 +76,33 @@ def interval(value: float, reach: float = 0.02) -> dict[str, float]:
     return {"value": value, "low": value - reach, "high": value + reach}
 
 
+def degrees(areas: list[float], share: float = 0.5) -> dict:
+    classes = {str(number): {"area_held_out": area} for number, area in enumerate(areas)}
+    return {"classes": {"classes": classes}, "crops": {"all": {"higher_in_own_crop": interval(share)}}}
+
+
 @pytest.mark.parametrize(
-    ("area", "share", "expected"),
+    ("areas", "share", "expected"),
     [
-        (0.8, 0.7, ["holds", "holds"]),
-        (0.4, 0.3, ["does not hold", "does not hold"]),
-        (0.51, 0.49, ["cannot be judged", "cannot be judged"]),
+        ([0.8, 0.85, 0.9], 0.7, ["holds", "holds"]),
+        ([0.5, 0.55, 0.6], 0.3, ["does not hold", "does not hold"]),
+        ([0.5, 0.75, 0.9], 0.49, ["cannot be judged", "cannot be judged"]),
     ],
 )
-def test_degrees_are_judged_by_whether_intervals_leave_out_chance(area, share, expected):
-    found = {"classes": {"area_interval": interval(area)}, "crops": {"all": {"higher_in_own_crop": interval(share)}}}
-    assert list(verdicts("degrees", {"logic": found}).values()) == expected
+def test_degrees_are_judged_against_untrained_ones_and_crops_against_chance(areas, share, expected):
+    metrics = {"logic": degrees(areas, share), "untrained": degrees([0.7, 0.71, 0.72])}
+    assert list(verdicts("degrees", metrics).values()) == expected
+    assert verdicts("degrees", {"logic": degrees(areas)})["Possession degrees stand"] == "cannot be judged"
     nothing = {"logic": {"classes": None, "crops": None}}
     assert set(verdicts("degrees", nothing).values()) == {"cannot be judged"}
+
+
+def test_the_evidence_says_that_a_backbone_was_trained_with_labels():
+    for experiment, metrics in (("degrees", {"logic": degrees([0.8])}), ("voc-retrieval", {"logic": rows()})):
+        plain, of_heads = judge(experiment, metrics), judge(experiment, metrics, labelled_backbone=True)
+        assert [claim.verdict for claim in plain] == [claim.verdict for claim in of_heads]
+        assert all("trained with labels" in claim.evidence for claim in of_heads)
+        assert not any("trained with labels" in claim.evidence for claim in plain)
 
 
 def row(query: str, shift: float, *, difference: float = 0.1, relative: float | None = 0.1) -> dict:
@@ -102,6 +116,8 @@ def row(query: str, shift: float, *, difference: float = 0.1, relative: float | 
         "shift": interval(shift, 0.01),
         "difference": interval(difference),
         "relative": None if relative is None else interval(relative),
+        "by_pair": [difference, difference + 0.01, difference + 0.02],
+        "pairs": [[0, 1], [0, 2], [1, 2]],
     }
 
 
@@ -134,13 +150,15 @@ def test_without_a_reference_above_chance_nothing_is_close():
 
 
 def test_methods_are_compared_in_retrieval_as_a_claim_of_our_own():
-    metrics = {"logic": rows(relative=0.1), "mean": rows(relative=0.3), "vanilla": rows(relative=None)}
+    metrics = {"logic": rows(), "mean": rows(difference=0.3), "maximum": rows(difference=0.2)}
     found = [claim for claim in judge("mnist-retrieval", metrics) if claim.source == "ours"]
     assert [claim.verdict for claim in found] == ["holds", "holds"]
-    metrics["mean"] = rows(relative=0.12)
+    metrics["mean"] = rows()
     assert judge("mnist-retrieval", metrics)[-1].verdict == "cannot be judged"
-    metrics["mean"] = rows(relative=0.01)
+    metrics["mean"] = rows(difference=0.01)
     assert judge("mnist-retrieval", metrics)[-1].verdict == "does not hold"
+    metrics["mean"] = rows(relative=None)
+    assert judge("mnist-retrieval", metrics)[-1].verdict == "cannot be judged"
 
 
 def test_every_experiment_has_claims_and_every_claim_its_rule():

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from squares import small_model
 
 from andornot.commands.main import main
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments import degrees, retrieval_report
 from andornot.evaluate.experiments.operators import PAPER
 from andornot.evaluate.report.writing import REPORT, RESULT
-from andornot.reproduce import EXPERIMENTS, retrieval
+from andornot.reproduce import EXPERIMENTS, representations
+from andornot.reproduce.plan import Workspace
 from andornot.reproduce.run import plan_all
-from andornot.reproduce.workspace import Workspace
 
 SCENES = "scenes:?count=60&size=32&classes=dog+sun+ball"
 PROTOCOL = ["--images-per-class=2", "--top=3", "--gallery-images=0", "--min-per-class=2", "--min-per-pair=1"]
@@ -65,8 +65,8 @@ def quick(monkeypatch) -> None:
     ):
         for name in names:
             monkeypatch.setattr(module, name, lambda *_, **__: Figure((1, 1)))
-    monkeypatch.setattr(retrieval, "OPERATORS", PAPER)
-    monkeypatch.setattr(retrieval, "ARITHMETIC", ())
+    monkeypatch.setattr(representations, "OPERATORS", PAPER)
+    monkeypatch.setattr(representations, "ARITHMETIC", ())
     monkeypatch.setattr(
         Workspace, "model", lambda _, name, images, __: small_model(images.channels, seed=int(name[-1]))
     )

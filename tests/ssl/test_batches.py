@@ -37,9 +37,9 @@ def images():
 # Views of images
 
 
-def test_a_batch_of_images_has_two_views_from_the_generator_and_the_first_mixed_with_the_image_before(images):
+def test_a_batch_of_images_has_two_views_from_the_generator(images):
     indices = torch.tensor([4, 0, 9, 2])
-    batches = ImageBatches(images, VIEWS, mixup_lambda=0.3)
+    batches = ImageBatches(images, VIEWS)
     assert len(batches) == NUM_IMAGES
     generator = torch.Generator().manual_seed(3)
     first, second = VIEWS(images[indices], generator), VIEWS(images[indices], generator)
@@ -47,13 +47,7 @@ def test_a_batch_of_images_has_two_views_from_the_generator_and_the_first_mixed_
     batch = batches.load(indices, torch.Generator().manual_seed(3))
     assert torch.equal(batch.first, first)
     assert torch.equal(batch.second, second)
-    torch.testing.assert_close(batch.mixed, 0.3 * first + 0.7 * first[[3, 0, 1, 2]])
-    assert batch.partner is None
-
-
-def test_without_a_lambda_nothing_is_mixed(images):
-    batch = ImageBatches(images, VIEWS, mixup_lambda=None).load(torch.arange(4), torch.Generator())
-    assert batch.mixed is None
+    assert batch.mixed is batch.partner is None
 
 
 # Cached features

@@ -68,6 +68,13 @@ def test_an_optimiser_goes_on_as_if_nothing_had_been(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(networks[0].parameters(), networks[1].parameters(), strict=True))
 
 
+def test_the_scale_of_gradients_comes_back(tmp_path):
+    one, other = (torch.amp.GradScaler("cpu", init_scale=scale) for scale in (1024.0, 7.0))
+    save_checkpoint(tmp_path / "c", Checkpoint(3, {}, {}, {}, one.state_dict()))
+    other.load_state_dict(load_checkpoint(tmp_path / "c").scaler)
+    assert other.state_dict() == one.state_dict()
+
+
 def test_an_optimiser_without_a_state_yet_has_no_tensors():
     network = nn.Linear(3, 4)
     optimiser = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
@@ -171,7 +178,7 @@ def test_no_changed_byte_gives_another_checkpoint(tmp_path):
 
 
 def test_a_checkpoint_without_a_checksum_is_damaged(tmp_path):
-    save_file({"a": torch.ones(2)}, tmp_path / "c", metadata={"step": "3", "settings": "{}"})
+    save_file({"a": torch.ones(2)}, tmp_path / "c", metadata={"step": "3", "settings": "{}", "scaler": "{}"})
     with pytest.raises(CheckpointError, match="its checksum is wrong"):
         load_checkpoint(tmp_path / "c")
 

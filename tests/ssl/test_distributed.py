@@ -105,7 +105,7 @@ def train(
             for parameter in network.parameters():
                 if parameter.grad is not None:
                     parameter -= 0.05 * parameter.grad
-        losses.append(torch.stack([part.detach() for part in result.losses]))
+        losses.append(torch.stack([part.detach() for part in result.losses if part is not None]))
     return {"losses": torch.stack(losses), "state": copy.deepcopy({**network.state_dict(), **loss.state_dict()})}
 
 

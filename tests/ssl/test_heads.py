@@ -38,6 +38,13 @@ def test_projector_has_no_bias_and_no_affine_part_at_its_end():
     assert shapes == {"0.weight": (8, 6), "3.weight": (8, 8), "6.weight": (10, 8), **norms}
 
 
+@pytest.mark.parametrize(("layers", "widths"), [(1, [10]), (2, [8, 10]), (3, [8, 8, 10])])
+def test_projector_has_so_many_layers(layers, widths):
+    projector = Projector(6, 8, 10, layers)
+    assert [m.out_features for m in projector if isinstance(m, nn.Linear)] == widths
+    assert projector(torch.randn(4, 6)).shape == (4, 10)
+
+
 def test_projected_logits_have_mean_0_and_variance_1_in_a_batch():
     z = Projector(6, 8, 10)(torch.randn(256, 6))
     torch.testing.assert_close(z.mean(0), torch.zeros(10), rtol=0, atol=1e-5)

@@ -9,6 +9,7 @@ from torch import Tensor
 from andornot.logic import Representation
 from andornot.ssl.losses import (
     TargetPair,
+    decorrelation_loss,
     divergence,
     expected_mix_loss,
     expected_normal_loss,
@@ -98,7 +99,7 @@ def test_only_the_expected_value_losses_see_how_far_apart_truth_values_are():
 def test_losses_of_crisp_wrong_predictions_are_finite():
     crisp = Representation([[[1.0, 0.0], [0.0, 1.0]]])
     losses = proposed_loss(*[TargetPair(crisp, ~crisp)] * 3)
-    assert all(loss.isfinite() for loss in losses)
+    assert all(loss.isfinite() for loss in losses[:-1])  # all but decorrelation, which is not the paper's
 
 
 def test_the_gradient_of_the_divergence_is_prediction_minus_target(views):
@@ -164,3 +165,29 @@ def test_the_extremes_of_alpha_learn_from_the_views_or_from_the_mixed_image_alon
         assert gradient_sources(views, 1, beta) == [True, True, False]
         assert gradient_sources(views, 0, beta) == [False, False, True]
         assert gradient_sources(views, 0.5, beta) == [True, True, True]
+
+
+def slow_decorrelation(batch):
+    """The squared correlation of each two features over the images, averaged."""
+    degrees = [[slow_expectation(feature) for feature in image] for image in batch]
+    squares = []
+    for j in range(N):
+        for k in range(N):
+            if j != k:
+                x, y = ([image[f] for image in degrees] for f in (j, k))
+                mean_x, mean_y = sum(x) / B, sum(y) / B
+                covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+                squares.append(covariance**2 / sum((a - mean_x) ** 2 for a in x) / sum((b - mean_y) ** 2 for b in y))
+    return sum(squares) / len(squares)
+
+
+def test_decorrelation_is_the_mean_squared_correlation_of_features(views):
+    assert decorrelation_loss(views[0]).item() == pytest.approx(slow_decorrelation(views[0].probs.tolist()), rel=1e-4)
+
+
+def test_a_feature_that_is_always_the_same_has_no_correlation_and_a_finite_gradient():
+    logits = torch.zeros(B, N, M, requires_grad=True)
+    loss = decorrelation_loss(Representation.from_logits(logits, 0.1))
+    loss.backward()
+    assert loss.item() == pytest.approx(0, abs=1e-9)
+    assert bool(logits.grad.isfinite().all())

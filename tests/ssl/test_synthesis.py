@@ -14,12 +14,12 @@ from andornot.ssl.losses import (
     SYNTHESES,
     SynthesisLoss,
     check_name,
+    function_name,
     get_synthesis,
     logic,
     maximum,
     mean,
     mixup,
-    synthesis_name,
 )
 from andornot.ssl.network import Network
 from andornot.ssl.targets import Center
@@ -141,13 +141,13 @@ def test_a_function_is_taken_as_it_is_and_a_name_looked_up():
     assert get_synthesis("vanilla") is None
     with pytest.raises(AndornotError, match='unknown synthesis "maen"; did you mean "mean"'):
         get_synthesis("maen")
-    with pytest.raises(AndornotError, match=r"a function of your own: pretrain.* must be given it again"):
-        get_synthesis(synthesis_name(mean))
+    with pytest.raises(AndornotError, match=r"a function of your own: pretrain.* needs it again"):
+        get_synthesis(function_name(mean))
 
 
 def test_the_name_of_a_function_says_that_it_was_ones_own():
-    assert synthesis_name(mean) == "function:mean"
-    assert synthesis_name(partial(mean)) == "function:partial"
+    assert function_name(mean) == "function:mean"
+    assert function_name(partial(mean)) == "function:partial"
     check_name("function:mean")
     with pytest.raises(AndornotError, match="unknown synthesis"):
         check_name("min")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from andornot.logic import Representation
+from andornot.ssl.network import Projector
 from andornot.ssl.targets import Center, PriorCenter
 
 N, M = 3, 4
@@ -86,6 +87,14 @@ def test_the_center_goes_to_the_mean_of_the_logits_and_takes_it_out_of_the_targe
     for _ in range(200):
         center.update(center(logits))
     torch.testing.assert_close(center.center, logits.mean(0), rtol=1e-4, atol=1e-4)
+
+
+def test_behind_the_projector_of_simsiam_the_center_stays_at_zero():
+    projector, center = Projector(6, 8, N * M), Center()
+    for seed in range(5):
+        images = torch.randn(64, 6, generator=torch.Generator().manual_seed(seed)) + 3
+        center.update(center(projector(images).view(-1, N, M)))
+    assert center.center.abs().max() < 1e-6
 
 
 def test_the_center_moves_only_when_it_is_told_to():

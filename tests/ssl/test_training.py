@@ -16,11 +16,10 @@ from torch import Tensor
 
 from andornot import Representation
 from andornot.data import open_images
-from andornot.errors import Stopped
+from andornot.errors import MissingPackageError, Stopped
 from andornot.model import new_network
 from andornot.progress import lines
 from andornot.ssl import monitoring as collapse
-from andornot.ssl import training
 from andornot.ssl.batches import Batch, ImageBatches
 from andornot.ssl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from andornot.ssl.losses import SYNTHESES, SynthesisLoss
@@ -54,21 +53,16 @@ class BrokenOffError(Exception):
     """What ends a run in these tests."""
 
 
-class Watched:
+class Watched(ImageBatches):
     """Batches that note which images a step takes, and can act before one."""
 
-    are_activations = False
-
     def __init__(self, pixels: Tensor, before=lambda _: None, spoil=lambda _, batch: batch) -> None:
-        self.batches = ImageBatches(pixels, Views(ViewSettings.digits()))
+        super().__init__(pixels, Views(ViewSettings.digits()))
         self.before, self.spoil, self.seen = before, spoil, []
-
-    def __len__(self) -> int:
-        return len(self.batches)
 
     def load(self, indices: Tensor, generator: torch.Generator, device: torch.device) -> Batch:
         self.before(len(self.seen))
-        batch = self.batches.load(indices, generator, device)
+        batch = super().load(indices, generator, device)
         self.seen.append(indices.tolist())
         return self.spoil(len(self.seen) - 1, batch)
 
@@ -76,7 +70,7 @@ class Watched:
 def run(folder: Path, recipe: Recipe | None = None, batches: Watched | None = None, **options) -> Network:
     folder.mkdir(parents=True, exist_ok=True)
     recipe, batches = recipe or tiny(), batches or Watched(images())
-    network = new_network(recipe, batches.batches.images.shape[1])
+    network = new_network(recipe, batches.images.shape[1])
     return train(recipe, network, batches, folder, **{"log_every": 1, **options})
 
 
@@ -158,13 +152,13 @@ def test_accumulation_steps_once_with_the_mean_gradient_of_the_parts(tmp_path):
     expected = copy.deepcopy(network).train()
     made = []
     batches = Watched(images(8))
-    original_views = batches.batches.views
+    original_views = batches.views
 
     def note(pixels, generator, shapes):
         made.append(original_views(pixels, generator, shapes))
         return made[-1]
 
-    batches.batches.views = note
+    batches.views = note
     train(recipe, network, batches, tmp_path)
 
     assert [len(part) for part in batches.seen] == [4, 4]
@@ -181,7 +175,16 @@ def test_accumulation_steps_once_with_the_mean_gradient_of_the_parts(tmp_path):
 # --- the log --------------------------------------------------------------------------------------------------------
 
 FIGURES = ["loss_total", "loss_normal", "loss_mix", "loss_expected_normal", "loss_expected_mix"]
-FIGURES += ["spread", "entropy", "usage", "dead", "prediction_spread", "learning_rate"]
+FIGURES += [
+    "spread",
+    "entropy",
+    "usage",
+    "dead",
+    "effective_rank",
+    "effective_rank_features",
+    "prediction_spread",
+    "learning_rate",
+]
 
 
 def test_the_log_speaks_of_all_parts_of_a_step(tmp_path):
@@ -191,10 +194,11 @@ def test_the_log_speaks_of_all_parts_of_a_step(tmp_path):
         batches.append(batch)
         return batch
 
-    recipe = tiny(epochs=1, batch_size=20, accumulate=2)
+    recipe = tiny(epochs=1, batch_size=20, accumulate=2, mixup_lambda=0.3, decorrelation=0.5)
     run(tmp_path, recipe, Watched(images(20), spoil=note))
     (row,) = rows_of(tmp_path)
-    network, loss = new_network(recipe, 1).train(), SynthesisLoss(beta=recipe.beta, accumulate=2)
+    network = new_network(recipe, 1).train()
+    loss = SynthesisLoss(beta=recipe.beta, accumulate=2, mixup_lambda=0.3, decorrelation=0.5)
     parts = [loss_of_views(network, loss, batch.first, batch.second) for batch in batches]
     assert len(parts) == 2
     for name, values in zip(parts[0].losses._fields, zip(*(part.losses for part in parts), strict=True), strict=True):
@@ -259,11 +263,10 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_advice(value, part, tmp_pat
     assert all(tensor.isfinite().all() for tensor in checkpoint.model.values())
 
 
-def test_a_collapse_is_warned_about_once_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(collapse, "PATIENCE", 2)
+def test_a_collapse_is_warned_about_once_with_advice(tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(tmp_path, tiny(epochs=5), Watched(torch.zeros(20, 1, 28, 28, dtype=torch.uint8)))
+        run(tmp_path, tiny(epochs=52), Watched(torch.zeros(20, 1, 28, 28, dtype=torch.uint8)))
     messages = [str(warning.message) for warning in caught if "collaps" in str(warning.message)]
     assert len(messages) == 1
     assert "try a lower learning_rate" in messages[0]
@@ -401,11 +404,11 @@ def test_a_checkpoint_of_other_settings_is_refused(changes, message, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_checkpoint_of_a_version_that_did_not_know_a_setting_goes_on_with_its_default(tmp_path, monkeypatch):
+def test_a_checkpoint_of_a_version_that_did_not_know_a_setting_goes_on_with_its_default(tmp_path):
     run(tmp_path)
     older = load_checkpoint(tmp_path / CHECKPOINT)
     del older.settings["recipe"]["crop_source"]
-    monkeypatch.setattr(training, "load_checkpoint", lambda _: older)
+    save_checkpoint(tmp_path / CHECKPOINT, older)
     check_training(tiny(), 20, tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="was made with crop_source='center', and now it is 'original'"):
         check_training(tiny(crop_source="original"), 20, tmp_path, resume=True)
@@ -473,25 +476,19 @@ def test_four_flipped_bytes_of_a_checkpoint_are_noticed(tmp_path):
         run(tmp_path, resume=True)
 
 
-def test_a_checkpoint_is_made_when_its_time_has_come(tmp_path, monkeypatch):
-    saved: list[int] = []
-
-    def note(path, checkpoint):
-        saved.append(checkpoint.step)
-        save_checkpoint(path, checkpoint)
-
-    monkeypatch.setattr("andornot.ssl.training.save_checkpoint", note)
-    run(tmp_path / "often", tiny(checkpoint_seconds=0))
-    assert saved == [1, 2, 3, 4]
-    saved.clear()
-    run(tmp_path / "seldom", tiny(checkpoint_seconds=1000))
-    assert saved == [4], "the last step's always"
+@pytest.mark.parametrize(("seconds", "before"), [(0, [0, 1, 2, 3]), (1000, [0, 0, 0, 0])])
+def test_a_checkpoint_is_made_when_its_time_has_come(seconds, before, tmp_path):
+    path, seen = tmp_path / CHECKPOINT, []
+    note = lambda _: seen.append(load_checkpoint(path).step if path.exists() else 0)  # noqa: E731
+    run(tmp_path, tiny(checkpoint_seconds=seconds), Watched(images(), before=note))
+    assert seen == before
+    assert load_checkpoint(path).step == 4, "the last step's always"
 
 
-def test_tensorboard_that_is_not_installed_is_one_clear_line(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning.fabric.loggers.tensorboard", None)
-    with pytest.raises(TrainingError, match="pip install tensorboard"):
-        run(tmp_path, tensorboard=True)
+def test_a_logger_that_is_not_installed_is_one_clear_line(tmp_path, install):
+    install("wandb", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'andornot\[wandb\]'"):
+        run(tmp_path, loggers=["wandb"])
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from andornot.words import wordnet_nouns
+from andornot.concepts import wordnet_nouns
 
 ROOT = Path(__file__).parent.parent.parent
 TABLE = ROOT / "src" / "andornot" / "words" / "wordnet"

@@ -278,6 +278,7 @@ def test_the_card_names_every_word_with_its_figures():
         "figures": {"images": 2122.0, "mAP": 0.68},
         "calibration": [(100, 0.05, 0.04), (10, 0.95, 0.93)],
         "strong": {"one": 0.94, "two": 0.88},
+        "strong, all labels": {"one": 0.97, "two": 0.93},
         "by word": {"dog": (0.9, 1.0, 80), "unicorn": (float("nan"), 0.0, 0)},
         "caption words": {"by word": {"beach": (0.71, 0.8, 50)}},
         "boxes": {

@@ -187,9 +187,26 @@ class Page:
     def tile(self, name: str) -> WebElement:
         return self.one(f'#main .tile[title="{name}"]')
 
-    def choose(self, name: str) -> None:
-        """Clicks an image, which may be drawn anew just now."""
+    def choose(self, name: str, button: str = "more") -> None:
+        """Clicks + or another button of an image, which may be drawn anew just now."""
+        self.wait(lambda: self.tile(name))
+        script = "document.querySelector(arguments[0]).click(); return true"
+        self.wait(lambda: self.run(script, f'#main .tile[title="{name}"] [data-offer="{button}"]'))
+
+    def open(self, name: str) -> None:
+        """Clicks an image, and waits for it to be shown in the lightbox."""
         self.wait(lambda: self.tile(name).click() is None)
+        self.wait(lambda: self.opened() == name, f"{name} does not open")
+
+    def opened(self) -> str:
+        """The name of the image in the lightbox; empty if it is closed."""
+        return self.run(
+            "const open = document.querySelector('#lightbox[open] #lightbox-facts h2'); return open?.textContent ?? ''"
+        )
+
+    def is_open(self, element: str) -> bool:
+        """Whether a dialog or popover is open."""
+        return self.run("return document.getElementById(arguments[0]).matches(':open, :popover-open')", element)
 
     def chip(self, name: str) -> WebElement:
         """An image in a tray."""

@@ -19,14 +19,15 @@ from PIL import Image
 from serving import image, save, served, small_gallery, wait_until
 
 from andornot import Formula, degree_distance
+from andornot.choices import LOGICS
 from andornot.data import decode
-from andornot.gallery import Filter, Gallery, Hit, query_inputs
+from andornot.gallery import Filter, Gallery, Hit, queries
+from andornot.gallery.hits import percent
 from andornot.gallery.names import Names
 from andornot.gallery.options import SEARCH_SCORES
 from andornot.logic import parser
 from andornot.logic.distance import SCORES
-from andornot.logic.operators import LOGICS
-from andornot.web import parameters, responses, services, thumbnails, uploads
+from andornot.web import parameters, responses, services, uploads
 from andornot.web.browsing import Browser
 from andornot.web.downloads import as_zip
 from andornot.web.snapshots import Snapshot
@@ -108,14 +109,10 @@ def test_the_choices_of_the_api_are_those_of_the_gallery():
 
 
 def test_a_search_reads_its_formula_once_and_looks_for_its_names_once(client, monkeypatch):
-    calls = []
-    for module, name in ((parser, "parse"), (parser, "tokens"), (Names, "resolve")):
-        original = getattr(module, name)
-        monkeypatch.setattr(
-            module, name, lambda *a, original=original, name=name: (calls.append(name), original(*a))[1]
-        )
-    assert len(get(client, "search", formula="1 | (2 - 3)", why=True)["names"]) == 3
-    assert sorted(calls) == ["parse", "resolve", "tokens"]
+    calls, original, parsed = [], Names.resolve, parser.parse.cache_info().misses
+    monkeypatch.setattr(Names, "resolve", lambda *a: (calls.append(a), original(*a))[1])
+    assert len(get(client, "search", formula="1 | (2 - 3) | 4 | 4", why=True)["names"]) == 5
+    assert (len(calls), parser.parse.cache_info().misses - parsed) == (1, 1)
 
 
 @pytest.mark.parametrize("address", ["/", "/api/gallery", "/api/images/1/thumbnail", "/static/js/api.js", "/nowhere"])
@@ -246,7 +243,7 @@ def test_no_other_image_is_kept_under_a_digest(own, monkeypatch, change):
             change(path, changes.pop())
         return decode(file, **options)
 
-    monkeypatch.setattr(thumbnails, "decode", decode_late)
+    monkeypatch.setattr(responses, "decode", decode_late)
     changed = client.get(f"/api/images/{chosen}/thumbnail", params={"v": version})
     assert Image.open(io.BytesIO(changed.content)).size == (90, 90)
     assert changed.headers["cache-control"] == "private, no-cache"
@@ -267,7 +264,7 @@ def test_a_file_that_changes_all_the_time_is_not_shown_as_something_else(own, mo
         image(1, (next(sides), 40)).save(path)
         return decode(file, **options)
 
-    monkeypatch.setattr(thumbnails, "decode", decode_late)
+    monkeypatch.setattr(responses, "decode", decode_late)
     assert refused(client, 503, "images/1/thumbnail")["code"] == "file-changing"
 
 
@@ -486,7 +483,7 @@ def test_calls_are_told_however_deep_they_are_nested(client, call, depth):
         ("1 & 99", 4, 6, "unknown-name"),
         ("ä & ö", 0, 1, "unknown-name"),
         ("1 & 'x", 4, 5, "unclosed-quote"),
-        ("1 2", 2, 3, "missing-operator"),
+        ("1 (2)", 2, 3, "missing-operator"),
         ("1 & image:nobody.jpg", 4, 20, "unknown-name"),
         ("1 & Image : 'no body'", 4, 21, "unknown-name"),
         ("image:nobody.jpg[0, 0, 1, 1]", 0, 16, "unknown-name"),
@@ -501,15 +498,34 @@ def test_a_wrong_formula_has_a_code_and_a_span(client, address, formula, start, 
 
 def test_a_search_returns_the_parsed_formula(client):
     found = get(client, "search", formula="1 and not cat-3.png")
-    assert {name: found[name] for name in ("formula", "is_condition", "terms", "names", "tree")} == get(
-        client, "formula", formula="1 and not cat-3.png"
-    )
+    fields = ("formula", "understood", "is_condition", "terms", "names", "tree", "notes")
+    assert {name: found[name] for name in fields} == get(client, "formula", formula="1 and not cat-3.png")
+
+
+def test_plain_text_is_read_as_a_formula_and_the_answer_says_how(client):
+    answer = get(client, "search", formula="photos of cat-1.png without dog-1.jpg", top=50)
+    assert answer["formula"] == answer["understood"] == "cat-1.png and not dog-1.jpg"
+    assert [name["start"] for name in answer["names"]] == [0, 18]
+    strict = get(client, "search", formula=answer["understood"], top=50)
+    assert strict["understood"] is None
+    assert strict["hits"] == answer["hits"]
+    without = get(client, "search", formula="cat-1.png except dog-1.jpg, 3", top=50)
+    assert (without["formula"], without["understood"]) == ("cat-1.png", None)
+    assert get(client, "search", formula="cat-1.png", exclude=[13, 3], top=50)["hits"] == without["hits"]
+    assert {hit["id"] for hit in without["hits"]}.isdisjoint({2, 3, 13})
+
+
+def test_an_excluded_image_is_in_no_list(client):
+    listed = get(client, "images", exclude=[3, 999], limit=100)
+    assert listed["total"] == 23
+    assert 3 not in {image["id"] for image in listed["images"]}
+    refused(client, 400, "images", exclude="three")
 
 
 def test_a_lenient_search_returns_mistakes_with_status_200(client):
     answer = get(client, "search", formula="1 & nobo", lenient=1)
     error = refused(client, 400, "search", formula="1 & nobo")
-    assert answer == {"error": {**error, "corrections": []}, "parsed": None}
+    assert answer == {"error": {**error, "corrections": [], "understood": None}, "parsed": None}
     assert get(client, "search", formula="1 & 2", lenient=1)["hits"]
 
 
@@ -518,7 +534,8 @@ def test_a_lenient_search_returns_mistakes_with_status_200(client):
     [
         ("1 & image:cat-1.pgn", "1 & image:cat-1.png", False),
         ('not "my dog.giff"', 'not "my dog.gif"', False),
-        ("ä1 1", "ä1 and 1", True),
+        ("ä1 (1)", "ä1 and (1)", True),
+        ("cat-1.pgn without 2", "cat-1.png and not 2", False),
         ("1 2 (3 4)", "1 and 2 and (3 and 4)", True),
     ],
 )
@@ -571,7 +588,7 @@ def test_a_file_is_decoded_once_for_all_its_crops(client, monkeypatch):
         decoded.append(path)
         return decode(path)
 
-    monkeypatch.setattr(query_inputs, "decode", counted)
+    monkeypatch.setattr(queries, "decode", counted)
     whole = get(client, "search", formula="1[0, 0, 1, 1]", top=5)["hits"]
     assert len(decoded) == 1
     found = get(client, "search", formula="1[0, 0, 0.5, 1] | 2[0, 0, 1, 0.5] | 1[0, 0, 1, 1] | 1[0.5, 0, 1, 1]")
@@ -759,7 +776,8 @@ def test_hits_as_a_list(client):
     rows = list(csv.DictReader(io.StringIO(response.text)))
     hits = get(client, "search", formula="1 | 2", top=5)["hits"]
     assert [int(row["id"]) for row in rows] == [hit["id"] for hit in hits]
-    assert rows[0].keys() == {"rank", "distance", "id", "name", "label"}
+    assert rows[0].keys() == {"rank", "percent", "distance", "id", "name", "label", "words"}
+    assert [row["percent"] for row in rows] == [percent(hit["truth"]).removesuffix(" %") for hit in hits]
 
 
 def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
@@ -776,7 +794,7 @@ def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
             rows = list(csv.DictReader(io.StringIO(content.decode())))
             assert {row["name"] for row in rows} == {f"'{name}" for name in names[:4]} | set(names[4:])
             assert {row["label"] for row in rows} == {"'@folder"}
-            assert all(value[0] not in "=+-@\t\r\n" for row in rows for value in row.values())
+            assert not any(value.startswith(tuple("=+-@\t\r\n")) for row in rows for value in row.values())
 
 
 def test_the_owner_hears_where_images_are_and_nobody_else(gallery, client):
@@ -913,7 +931,7 @@ def test_a_full_line_is_answered_with_try_again(gallery, monkeypatch):
         assert go_on.wait(30)
         return responses.EncodedImage(b"")
 
-    monkeypatch.setattr(thumbnails.Thumbnails, "get", slow)
+    monkeypatch.setattr(responses.Thumbnails, "get", slow)
     monkeypatch.setattr(services, "_WORKING", (2, 2))
     with served(gallery) as client, ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(client.get, f"/api/images/{number}/thumbnail") for number in (1, 2)]

@@ -19,12 +19,12 @@ import httpx
 import pytest
 from serving import image, served, small_gallery, wait_until
 
-from andornot.gallery import Gallery, query_inputs
+from andornot.gallery import Gallery, queries
 from andornot.gallery.names import BoundFormula
 from andornot.logic import Formula, FormulaError
-from andornot.web import connections, search_queue, upload_routes
+from andornot.web import connections, search_routes, services
 from andornot.web.errors import StoppingError
-from andornot.web.worker_pool import WorkerPool
+from andornot.web.snapshots import WorkerPool
 
 HALF = b"GET /api/gallery HTTP/1.1\r\nHost: localhost\r\n"
 UPLOAD = b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\n"
@@ -153,7 +153,7 @@ def test_an_answer_that_nobody_reads_does_not_stay(gallery, monkeypatch):
 
 
 def test_stalled_uploads_do_not_keep_others_from_theirs(gallery, monkeypatch):
-    monkeypatch.setattr(upload_routes, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(search_routes, "STALL_SECONDS", 0.5)
     with served(gallery) as client, connected(client, 10, UPLOAD) as stalled:
         time.sleep(0.2)
         content = BytesIO()
@@ -167,7 +167,7 @@ def test_stalled_uploads_do_not_keep_others_from_theirs(gallery, monkeypatch):
 
 
 def test_an_upload_drop_by_drop_is_cut_off_and_a_slow_one_is_not(gallery, monkeypatch):
-    monkeypatch.setattr(upload_routes, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(search_routes, "STALL_SECONDS", 0.5)
     content = BytesIO()
     image(1, (300, 300)).save(content, "PNG")
 
@@ -182,7 +182,7 @@ def test_an_upload_drop_by_drop_is_cut_off_and_a_slow_one_is_not(gallery, monkey
 
     with served(gallery) as client:
         assert sent(len(content.getvalue()) // 10) == 200
-        monkeypatch.setattr(upload_routes, "MIN_BYTES_PER_SECOND", 10**9)
+        monkeypatch.setattr(search_routes, "MIN_BYTES_PER_SECOND", 10**9)
         assert sent(len(content.getvalue()) // 50) == 408
 
 
@@ -270,13 +270,13 @@ def test_crops_do_not_hold_up_the_others(gallery, monkeypatch):
     """Neither those of formulas nor those that names are defined by, whatever else is in the formula."""
     gallery.define("corner", "3[0, 0, 0.5, 0.5]")
     slow = ("1[0, 0, 0.5, 0.5]", "corner", "2[0, 0, 0.5, 0.5] & (2 | 3) & 2")
-    go_on, plain = threading.Event(), query_inputs.decode
+    go_on, plain = threading.Event(), queries.decode
 
     def decode(path: str) -> object:
         assert go_on.wait(60)
         return plain(path)
 
-    monkeypatch.setattr(query_inputs, "decode", decode)
+    monkeypatch.setattr(queries, "decode", decode)
     with served(gallery) as client, ThreadPoolExecutor(24) as pool:
         try:
             waiting = [pool.submit(found, client, slow[number % 3]) for number in range(24)]
@@ -291,10 +291,10 @@ def test_crops_do_not_hold_up_the_others(gallery, monkeypatch):
 
 
 def test_a_search_that_takes_too_long_says_so_and_the_next_ones_are_told_to_come_again(gallery, monkeypatch):
-    monkeypatch.setattr(search_queue, "MAX_SECONDS", 0.6)
-    monkeypatch.setattr(search_queue, "_SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(services, "MAX_SECONDS", 0.6)
+    monkeypatch.setattr(services, "_SLOW_SECONDS", 0.01)
     with slow_searches(monkeypatch, "1") as go_on, served(gallery) as client:
-        for _ in range(search_queue.MAX_CALLS):
+        for _ in range(services.MAX_CALLS):
             too_long = found(client, "1")
             assert too_long.status_code == 504
             assert too_long.json()["error"]["code"] == "timeout"

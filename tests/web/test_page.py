@@ -96,7 +96,7 @@ def test_a_mistake_is_shown_at_its_spot_while_the_results_stay(window):
     )
     assert below[0] < 6
     assert 0 <= below[1] < 20
-    assert window.hits() == before
+    assert window.hits()[: len(before)] == before
     window.look("mistake")
     window.type_formula(f"{name} | nobody.jpg")
     window.wait(lambda: "Unknown word or file name." in window.one("#formula-error").text)
@@ -284,13 +284,12 @@ def test_why_this_one_leads_to_the_feature(page, gallery):
     page.choose(name)
     first, second = found(gallery, name, 2)
     page.wait_hits([first, second])
-    page.actions().move_to_element(page.tile(first)).perform()
-    page.click("View")
-    page.wait(lambda: "Why this photo" in page.one("#photo-panel").text)
+    page.open(first)
+    page.wait(lambda: "Why this photo" in page.one("#lightbox").text)
     [hit] = gallery.search(name, top=1, why=True)
-    assert "Feature " not in page.one("#photo-panel").text
-    page.one("#photo-panel summary").click()
-    section = page.one("#photo-panel .features")
+    assert "Feature " not in page.one("#lightbox").text
+    page.wait(lambda: page.one("#lightbox summary").click() is None)
+    section = page.one("#lightbox .features")
     assert [row.text.splitlines()[0] for row in section.find_elements("css selector", "li")] == [
         f"Feature {reason.feature}" for reason in hit.why
     ]
@@ -298,18 +297,19 @@ def test_why_this_one_leads_to_the_feature(page, gallery):
     assert f"image={hit.id}" in page.driver.current_url
     page.look("why")
     page.press(Keys.ARROW_RIGHT)
-    page.wait(lambda: second in page.one("#photo-panel h2").text)
+    page.wait(lambda: page.opened() == second)
     page.driver.back()
-    page.wait(lambda: not page.driver.find_element("id", "photo-panel").is_displayed())
+    page.wait(lambda: not page.is_open("lightbox"))
     page.driver.forward()
-    page.wait(lambda: "Why this photo" in page.one("#photo-panel").text)
-    page.one("#photo-panel summary").click()
-    page.one("#photo-panel .features a").click()
+    page.wait(lambda: page.opened() == second)
+    page.wait(lambda: page.one("#lightbox summary").click() is None)
+    page.wait(lambda: page.one("#lightbox .features a").click() is None)
     page.wait(lambda: page.one("#main h1").text.startswith("Feature "))
-    assert not page.driver.find_element("id", "photo-panel").is_displayed()
+    page.wait(lambda: not page.is_open("lightbox"))
 
 
 def test_the_page_of_a_feature_shows_its_degrees_and_its_images(page, gallery):
+    page.click("Menu")
     page.click("Features")
     page.wait(lambda: len(page.all(".card")) == 60)
     page.look("features")
@@ -338,6 +338,7 @@ def test_two_images_and_what_the_logic_makes_of_them(page):
     a, b = page.first(2)
     page.type_formula(f"{a} and {b}")
     page.wait_trays(all=[a, b])
+    page.click("Menu")
     page.click("Compare")
     page.wait(lambda: page.all(".logic tbody tr"))
     values = page.run(
@@ -369,8 +370,10 @@ def test_back_and_forward_lead_through_queries_and_views(page, gallery):
     a, b = page.first(2)
     page.choose(a)
     page.wait_hits(found(gallery, a))
+    page.click("Menu")
     page.click("Features")
     page.wait(lambda: page.all(".card"))
+    page.click("Menu")
     page.click("Photos")
     page.wait_hits(found(gallery, a))
     page.type_formula(f"{a} and {b}")
@@ -392,8 +395,8 @@ def test_back_and_forward_lead_through_queries_and_views(page, gallery):
 
 def test_the_date_of_a_file_is_not_called_taken(page):
     page.go("/?image=1")
-    page.wait(lambda: "file of " in page.one("#photo-panel-body").text)
-    assert "taken" not in page.one("#photo-panel-body").text
+    page.wait(lambda: "file of " in page.one("#lightbox-facts").text)
+    assert "taken" not in page.one("#lightbox-facts").text
     page.go("/?after=2000-01-01")
     page.wait(lambda: "No photo passes the filters" in page.one("#main").text)
     page.go("/?after=2000-01-01&file_dates=1")
@@ -401,9 +404,9 @@ def test_the_date_of_a_file_is_not_called_taken(page):
     assert page.run("return document.getElementById('option-file_dates').checked")
 
 
-def test_the_address_holds_query_score_number_and_filters(page, gallery):
-    page.go(f"/?q={quote('1 | 2')}&score=containment&top=12&label=drawn")
-    page.wait(lambda: "best 12 of 61" in page.one(".facts").text)
+def test_the_address_holds_query_score_and_filters(page, gallery):
+    page.go(f"/?q={quote('1 | 2')}&score=containment&label=drawn")
+    page.wait(lambda: "of 61 photos" in page.one(".facts").text)
     page.wait_hits(
         [name for name in found(gallery, "1 | 2", 8, score="containment") if name not in ("b.jpg", "a cow.jpg")][:2]
     )
@@ -425,14 +428,15 @@ def test_the_address_holds_query_score_number_and_filters(page, gallery):
 
 def test_hits_can_be_saved(page, gallery, tmp_path):
     page.driver.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    page.go("/?q=1&top=12")
+    page.go("/?q=1")
     page.wait(page.hits)
-    page.click("list")
+    page.click("List")
     downloaded = lambda pattern: next((file for file in tmp_path.glob(pattern) if file.stat().st_size), None)  # noqa: E731
     lines = page.wait(lambda: downloaded("*.csv")).read_text().splitlines()
-    assert len(lines) == 13
+    strong = [hit for hit in gallery.search("1", top=1000) if not hit.is_weak]
+    assert len(lines) == 1 + len(strong)
     assert found(gallery, "1", 1)[0] in lines[1]
-    page.click("photos")
+    page.click("Photos")
     page.wait(lambda: downloaded("*.zip"))
 
 
@@ -449,7 +453,7 @@ def test_the_keyboard_is_enough(page, gallery):
     assert focused() == a
     page.press(Keys.ARROW_RIGHT)
     assert focused() == b
-    page.press(Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ENTER)
+    page.press(Keys.ARROW_LEFT, Keys.ARROW_RIGHT, "m")
     page.wait_trays(all=[b])
     near = found(gallery, b)
     page.wait_hits(near)
@@ -458,15 +462,15 @@ def test_the_keyboard_is_enough(page, gallery):
     page.wait_formula(f"like({b}, {near[1]})")
     hits = found(gallery, page.formula)
     page.wait_hits(hits)
-    page.press("n")
+    page.press("k")
     page.wait_formula(f"like({b}, {near[1]}) and not {hits[0]}")
     hits = found(gallery, page.formula)
     page.wait_hits(hits)
-    page.press(" ")
-    page.wait(lambda: hits[0] in page.one("#photo-panel h2").text)
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.opened() == hits[0])
     page.press(Keys.ESCAPE)
-    page.wait(lambda: not page.driver.find_element("id", "photo-panel").is_displayed())
-    assert focused() == hits[0]
+    page.wait(lambda: not page.is_open("lightbox"))
+    page.wait(lambda: focused() == hits[0])
     page.press("/")
     page.wait(lambda: page.run("return document.activeElement.id") == "formula")
     page.press(Keys.ESCAPE)
@@ -487,7 +491,8 @@ def test_the_grid_keeps_only_what_is_in_view(page):
           const [offset, limit] = ["offset", "limit"].map((name) => Number(searchParams.get(name)));
           const images = Array.from({ length: Math.min(limit, 100_000 - offset) }, (_, place) => {
             const number = offset + place;
-            return { id: 1 + number % 60, name: `${number}.jpg`, term: `${1 + number % 60}`, label: "", taken: null };
+            return { id: 1 + number % 60, name: `${number}.jpg`, term: `${1 + number % 60}`, label: "", taken: null,
+              width: 100 + number % 7 * 30, height: 150 };
           });
           return Response.json({ total: 100_000, offset, images });
         };"""
@@ -497,11 +502,10 @@ def test_the_grid_keeps_only_what_is_in_view(page):
         page.go()
         page.wait(lambda: "100,000 photos" in page.one(".facts").text)
         page.wait(lambda: page.tiles()[:1] == ["0.jpg"])
-        columns = int(page.one(".grid").get_attribute("aria-colcount"))
         for target in (50_000, 99_999, 3):
             page.run("scrollTo(0, arguments[0] * document.querySelector('.grid').clientHeight)", target / 100_000)
             page.tile(f"{target}.jpg")
-            assert len(page.all(".tile")) < 20 * columns
+            assert len(page.all(".tile")) < 150
         page.run("document.querySelector('.tile[tabindex=\"0\"]').focus()")
         page.press(Keys.END)
         page.wait(lambda: page.run("return document.activeElement.title") == "99999.jpg")
@@ -515,10 +519,8 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
     assert phone.run("return document.documentElement.scrollWidth") <= NARROW[0]
     phone.look("narrow")
     [name] = phone.first_below(1)
-    tile = phone.tile(name)
-    phone.tap(tile)  # shows what there is to choose
     phone.wait_trays()
-    phone.tap_on("More like this")
+    phone.tap(phone.tile(name).find_element("css selector", "[data-offer=more]"))
     phone.wait_trays(all=[name])
     phone.wait_hits(found(gallery, name, 2))
     assert not phone.driver.find_element("id", "trays").is_displayed()
@@ -529,11 +531,6 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
     phone.wait_trays()
     phone.tap(phone.one("#unfold"))
     phone.first_below(1)
-    head, line = (
-        phone.run("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", part)
-        for part in ("top", "ask")
-    )
-    assert head["bottom"] == pytest.approx(line["top"], abs=0.1)  # nothing is seen between what sticks to the top
     for path in ("/features", "/feature/3", "/compare?a=1&b=2", "/help", "/?q=1&image=2"):
         phone.go(path)
         phone.look(f"narrow{path.partition('?')[0].replace('/', '-')}")
@@ -543,7 +540,8 @@ def test_a_narrow_screen_folds_the_query(phone, gallery):
 def test_dark_is_followed_and_can_be_chosen(page):
     ground = lambda: page.run("return getComputedStyle(document.body).backgroundColor")  # noqa: E731
     light = ground()
-    page.one("#theme").click()
+    page.click("Menu")
+    page.click("Dark mode")
     dark = ground()
     assert dark != light
     page.driver.refresh()
@@ -556,7 +554,7 @@ def test_dark_is_followed_and_can_be_chosen(page):
     page.driver.refresh()
     page.wait(lambda: page.tiles())
     assert ground() == dark
-    assert page.one("#theme").get_attribute("aria-pressed") == "true"
+    assert page.driver.find_element("id", "theme").get_attribute("aria-pressed") == "true"
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
@@ -572,8 +570,9 @@ VIEWS = {
     "feature": ("/feature/3?q=1", ".spread"),
     "compare": ("/compare?a=1&b=2", ".logic tbody tr"),
     "distributions": ("/compare?a=1&b=2&show=distributions", ".distribution"),
-    "help": ("/help", ".drawings"),
-    "closer": ("/?q=1&image=2", "#photo-panel .reasons"),
+    "help": ("/help", ".keys"),
+    "duplicates": ("/duplicates", ".lead"),
+    "closer": ("/?q=1&image=2", "#lightbox .why"),
     "filter": ("/?q=1&folder=drawn", ".filters .filter"),
     "menu": ("/?q=1 and not like(2, 3)", ".tray.none .chip"),
     "crop": ("/?q=1", ".tray.all .chip"),
@@ -583,7 +582,7 @@ VIEWS = {
 def open_in(page: Page, view: str) -> None:
     """Opens what has no address."""
     if view == "filter":
-        page.click("Filter (1)")
+        page.wait(lambda: page.one("[data-item=filter]").click() is None)
         page.wait(lambda: page.all("#filter-tree .folder"))
     elif view in ("menu", "crop"):
         page.one(".tray.all .chip").click()

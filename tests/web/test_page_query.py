@@ -7,8 +7,8 @@ import pytest
 from browser import Page, check
 from selenium.webdriver.common.keys import Keys
 
+from andornot.concepts.nouns import with_article, wordnet_nouns
 from andornot.gallery import Gallery
-from andornot.words.nouns import with_article, wordnet_nouns
 
 
 def found(gallery: Gallery, formula: str, top: int = 4) -> list[str]:
@@ -66,9 +66,7 @@ def test_both_together_makes_each_count_and_is_remembered(page):
 def test_a_finger_is_asked_too(phone):
     a, b = phone.first_below(2)
     for name in (a, b):
-        phone.center(phone.tile(name))
-        phone.tap(phone.tile(name))  # shows what there is to choose
-        phone.tap(phone.tile(name))
+        phone.choose(name)
         phone.wait(lambda name=name: name in phone.formula)
         if name == a:
             phone.tap_on("All photos")
@@ -105,7 +103,7 @@ def test_an_opened_tray_takes_what_is_clicked(page):
     page.click("None of these")
     page.choose(b)
     page.wait_formula(f"{a} and not {b}")
-    page.click("Clicks go here")
+    page.click("Photos go here")
     page.wait(lambda: page.all(".here[aria-pressed=true]") == [])
 
 
@@ -240,23 +238,27 @@ def test_no_list_comes_up_over_the_answers(page):
     assert not page.driver.find_element("id", "completions").is_displayed()
 
 
-def test_things_side_by_side_are_joined_by_one_key(window):
+def test_plain_words_show_the_formula_that_they_became_which_can_be_edited(page):
+    a, b = page.first(2)
+    page.type_formula("1 without 2")
+    page.wait_trays(all=[a], none=[b])
+    page.wait(lambda: page.one("#understood").text.split() == ["Understood", "as", "1", "and", "not", "2"])
+    assert page.formula == "1 without 2"
+    page.look("understood")
+    page.click("1 and not 2")
+    page.wait_formula("1 and not 2")
+    assert page.run("return document.activeElement.id") == "formula"
+    page.wait(lambda: not page.driver.find_element("id", "understood").is_displayed())
+
+
+def test_things_side_by_side_in_a_formula_are_joined_by_one_key(window):
     window.go()
-    window.type_formula("1 2 3")
+    window.type_formula("(1 | 2) 3")
     window.wait(lambda: "Join words with and, or, not." in window.one("#formula-error").text)
-    assert window.button("1 and 2 and 3")
+    assert window.button("(1 | 2) and 3")
     window.look("side-by-side")
     window.press(Keys.ENTER)
-    window.wait_formula("1 and 2 and 3")
-    window.wait(lambda: len(window.trays()["all"]) == 3)
-    check(window)
-
-
-def test_a_not_without_and_is_read_as_and_not(window):
-    window.go()
-    window.type_formula("1 not 2")
-    window.press(Keys.ENTER)
-    window.wait_formula("1 and not 2")
+    window.wait_formula("(1 | 2) and 3")
     check(window)
 
 

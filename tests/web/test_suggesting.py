@@ -1,17 +1,20 @@
 """The API for who does not know yet what to ask."""
 
 import io
+import json
 import shutil
 
 import httpx
 import pytest
 from serving import image, save, served, small_gallery
 from test_api import get, refused, wait_until
+from worded import worded_gallery
 
+from andornot.commands.main import main
 from andornot.gallery import Gallery
 from andornot.gallery.words import WordCount, WordIndex
 from andornot.web.browsing import Browser
-from andornot.web.completing import Completer
+from andornot.web.suggestions import Completer
 
 ADDRESSES = ("words", "complete?text=a", "examples", "folders", "definitions", "broken")
 
@@ -55,6 +58,23 @@ def test_words_come_first_then_definitions_then_files(gallery):
 def test_a_gallery_without_words_says_so(client):
     assert get(client, "words") == {"words": [], "has_words": False}
     assert get(client, "images/1")["words"] == []
+
+
+def test_answers_say_how_phrases_were_understood(tmp_path, capsys):
+    gallery = worded_gallery(tmp_path, {1: {"dog": 0.9}, 2: {"sofa": 0.8}})
+    with served(gallery) as client:
+        for address in ("search", "formula"):
+            told = get(client, address, formula='Hund and "living room furniture"')["notes"]
+            assert [(note["code"], note["word"]) for note in told] == [
+                ("taken-for", "Hund"),
+                ("approximate", "living room furniture"),
+            ]
+            assert told[0]["by"] == ["dog"]
+            assert len(told[1]["by"]) == 3
+    assert main(["search", "Hund", "--gallery", str(gallery.address)]) == 0
+    assert capsys.readouterr().out.startswith("Hund: taken for dog\n")
+    assert main(["search", "Hund", "--gallery", str(gallery.address), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [{"code": "taken-for", "word": "Hund", "by": ["dog"]}]
 
 
 def test_examples_find_what_they_promise(client):

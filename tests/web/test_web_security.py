@@ -4,8 +4,6 @@ import io
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -245,7 +243,7 @@ ADDRESSES = ("", "help", "static/index.html", "api/gallery", "api/search", "api/
 QUERIES = {
     "10,000 parameters": ("&".join(f"a{n}" for n in range(10_000)), 414),
     "5,000 parameters": ("&".join(f"a{n}" for n in range(5_000)), 400),
-    "31 parameters": ("&" * 30, 400),
+    "131 parameters": ("&" * 130, 400),
     "a long one": ("a=" + "x" * 48_000, 414),
 }
 
@@ -532,16 +530,6 @@ def test_the_next_port_is_taken_if_none_was_asked_for(gallery):
     with command("--gallery", str(gallery.folder)) as (_, one), command("--gallery", str(gallery.folder)) as (_, other):
         assert one != other
         assert all(httpx.get(f"{address}api/gallery").status_code == 200 for address in (one, other))
-
-
-def test_without_its_packages_it_says_what_to_install(gallery, tmp_path):
-    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
-    code = "import sys; from andornot.commands.main import main; sys.exit(main(sys.argv[1:]))"
-    arguments = [sys.executable, "-c", code, "serve", "--gallery", str(gallery.folder)]
-    environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=environment, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "andornot: the page needs the package fastapi: pip install 'andornot[web]'\n"
 
 
 @pytest.mark.parametrize("path", ["/", "/api/gallery", "/api/images/1/image"])

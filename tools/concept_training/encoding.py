@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from andornot.concepts import choose_size
+from andornot.data.converting import choose_size
 from andornot.ssl.backbones import Backbone, build_backbone
 from andornot.ssl.backbones.inference import optimise_for_inference
 

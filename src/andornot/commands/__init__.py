@@ -1,1 +1,1 @@
-"""`andornot …`: one module a command, with its options and its run. They may use everything, and nobody uses them."""
+"""The `andornot` command line: one module per command. They may import all packages; no package imports them."""

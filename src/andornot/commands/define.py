@@ -11,7 +11,7 @@ from .options import add_gallery, add_json, storage_options
 
 DESCRIPTION: Final = """\
 Defines a name for a formula, to be used in other formulas. Its images must be in the gallery.
-Without a name it lists all definitions."""
+Without a name it lists all definitions. A definition is also a saved search: search for its name."""
 EXAMPLES: Final = (
     "andornot define sunset 'like(s1.jpg, s2.jpg, s3.jpg)' --gallery g/",
     "andornot define walk 'dog and not sofa' --gallery g/",
@@ -27,15 +27,17 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add_gallery(parser)
     parser.add_argument("--remove", metavar="NAME", help="remove a definition")
+    parser.add_argument("--rename", metavar=("NAME", "NEW"), nargs=2, help="give a definition another name")
     add_json(parser, "the definitions")
 
 
 def run(options: Namespace) -> None:
-    """Define a name, remove one, or list all."""
+    """Define a name, remove or rename one, or list all."""
     from ..gallery import Gallery
 
-    if (options.name is None) != (options.formula is None) or (options.remove is not None and options.name is not None):
-        raise AndornotError("andornot define takes NAME and FORMULA, or --remove NAME, or neither to list all")
+    asked = [options.name is not None, options.remove is not None, options.rename is not None]
+    if (options.name is None) != (options.formula is None) or sum(asked) > 1:
+        raise AndornotError("andornot define takes NAME and FORMULA, --remove NAME, --rename NAME NEW, or none to list")
     gallery = Gallery.open(options.gallery, storage_options=storage_options(options))
     hides = ""
     if options.name is not None:
@@ -46,6 +48,8 @@ def run(options: Namespace) -> None:
         gallery.undefine(options.remove)
         shown = {}
     else:
+        if options.rename is not None:
+            gallery.rename_definition(*options.rename)
         shown = gallery.definitions
     if options.json:
         print(json.dumps({"definitions": gallery.definitions, "hides": hides}))

@@ -11,7 +11,7 @@ from ..errors import printable
 from .options import add_gallery, add_json, storage_options
 
 if TYPE_CHECKING:
-    from ..words import ShownNoun
+    from ..concepts import ShownNoun
 
 DESCRIPTION: Final = """\
 Prints nouns for what images show, as specific as is certain. With --gallery, images may be named as
@@ -42,13 +42,14 @@ def run(options: Namespace) -> None:
 
 
 def _described(images: list[str], address: str | None, storage: dict[str, str]) -> dict[str, list[ShownNoun]]:
-    from ..gallery.creating import own_model
+    from ..concepts import describe_images, vocabulary_for
     from ..gallery.gallery import Gallery
+    from ..gallery.writing import own_model
     from ..ssl import load_recipe
-    from ..words import describe_images, vocabulary_for
 
     if address is not None:
         gallery = Gallery.open(address, storage_options=storage)
         return {image: gallery.describe(image) for image in images}
     model = own_model(load_recipe("photos"))
-    return dict(zip(images, describe_images(model, vocabulary_for(model), list(map(Path, images))), strict=True))
+    maps = model.iter_feature_maps(list(map(Path, images)), progress=False)
+    return dict(zip(images, describe_images(vocabulary_for(model.backbone), maps), strict=True))

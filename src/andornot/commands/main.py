@@ -1,4 +1,4 @@
-"""The `andornot` command. Mistakes of the user get one clear line and exit code 2."""
+"""The `andornot` command. User errors print one line and exit with code 2."""
 
 import gc
 import os
@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol, cast
 
-from ..errors import AndornotError, Stopped
-from ..memory import is_out_of_memory
+from ..errors import AndornotError, Stopped, is_out_of_memory
 from ..progress import lines
 from ..version import __version__
 from .openmp import configure_openmp
 from .options import Help, examples
 
-# Importing torch creates half a million permanent objects; scanning them for garbage repeatedly takes 0.3 s.
+# Importing torch creates half a million permanent objects; repeated garbage collection of these takes 0.3 s.
 _OBJECTS_BEFORE_COLLECTION: Final = 100_000
 
 # Each is a module of this package.
 COMMANDS: Final = {
     "index": "create or update a gallery of images",
-    "search": "search a gallery with a formula",
+    "search": "search a gallery with words, images or a formula",
     "serve": "open a gallery in the browser",
     "define": "define a name for a formula",
     "describe": "tag an image",
+    "duplicates": "list exact and near copies",
     "demo": "end-to-end demo on bundled data",
     "pretrain": "train or calibrate a model without labels",
     "evaluate": "measure a model on labelled images",
@@ -47,7 +47,7 @@ class Command(Protocol):
         """Run the command and print its results. `options.command` is the whole command line."""
 
 
-class _Parser(ArgumentParser):
+class _OneLineParser(ArgumentParser):
     """A parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser(arguments: Sequence[str]) -> ArgumentParser:
-    """Return a parser with all commands, and the options of the one that is called: some take seconds to import."""
-    parser = _Parser(
+    """Return a parser with all commands, but only the options of the called one, which may be slow to import."""
+    parser = _OneLineParser(
         prog="andornot",
         description="Find images with AND, OR and NOT, by example and by word.",
         epilog="See andornot COMMAND --help.",

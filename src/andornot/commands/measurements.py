@@ -1,15 +1,15 @@
-"""Options and functions of the evaluations. Apart from `evaluate`, because it loads torch."""
+"""Options and functions of the evaluations. Separate from `evaluate`, because it imports torch."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ..data import open_images
-from ..evaluate.errors import EvaluationError
+from ..errors import EvaluationError
 from ..evaluate.experiments.config import RetrievalConfig, change_config
 from ..evaluate.experiments.degrees import evaluate_degrees
-from ..evaluate.experiments.knn import evaluate_knn
-from ..evaluate.experiments.linear import LinearConfig, evaluate_linear
+from ..evaluate.experiments.leaderboard import evaluate_logic
+from ..evaluate.experiments.linear import LinearConfig, evaluate_knn, evaluate_linear
 from ..evaluate.experiments.multilabel import MultilabelConfig, evaluate_multilabel
 from ..evaluate.experiments.probing import PROBE_INPUTS
 from ..evaluate.experiments.retrieval_report import evaluate_operability
@@ -126,6 +126,22 @@ def _words(model: Model, options: Namespace) -> Outcome:
     )
 
 
+def _add_logic(parser: ArgumentParser) -> None:
+    add_argument_of(evaluate_logic, parser, "--top", "hits that count")
+    add_argument_of(evaluate_logic, parser, "--draws", "draws of example images")
+    parser.add_argument("--captions", metavar="FILE", help="captions for multiple choice, in the form of COCO's")
+
+
+def _logic(model: Model, options: Namespace) -> Outcome:
+    images = gallery_and_queries(options.data)[0]
+    outcome = evaluate_logic(
+        model, images, top=options.top, draws=options.draws, seed=options.seed, captions=options.captions
+    )
+    if not options.json:
+        print(*outcome.metrics["rows"], sep="\n")
+    return outcome
+
+
 RUNNERS: Final = {
     "knn": EvaluationRunner(_add_knn, _knn),
     "linear": EvaluationRunner(_add_linear, _linear),
@@ -133,4 +149,5 @@ RUNNERS: Final = {
     "degrees": EvaluationRunner(_add_degrees, _degrees),
     "operability": EvaluationRunner(add_retrieval_options, _operability),
     "words": EvaluationRunner(_add_words, _words),
+    "logic": EvaluationRunner(_add_logic, _logic),
 }

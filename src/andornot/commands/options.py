@@ -1,4 +1,4 @@
-"""Options of several commands, and options with the defaults of library functions."""
+"""Options shared by commands, and options with the defaults of library functions."""
 
 from argparse import ArgumentParser, HelpFormatter, Namespace, _ArgumentGroup
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def add_gallery(parser: ArgumentParser, *, required: bool = True, also: str = ""
 
 
 def storage_options(options: Namespace) -> dict[str, str]:
-    """Return the settings of the gallery's storage; an AndornotError for one that is no KEY=VALUE."""
+    """Return the settings of the gallery's storage; raise an AndornotError if one is not KEY=VALUE."""
     found = {}
     for text in options.storage_option:
         key, separator, value = text.partition("=")
@@ -105,7 +105,7 @@ def add_json(parser: ArgumentParser, what: str) -> None:
 
 
 def add_changes(parser: ArgumentParser) -> None:
-    """Add changes of a recipe."""
+    """Add the option that changes settings of a recipe."""
     parser.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a setting of the recipe"
     )

@@ -28,7 +28,10 @@ def add_options(parser: ArgumentParser) -> None:
     existing.add_argument("--resume", action="store_true", help="resume from the checkpoint in the folder")
     existing.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
     parser.add_argument("--strict", action="store_true", help="an image that cannot be read is an error")
-    parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
+    parser.add_argument("--log-every", type=int, default=20, metavar="STEPS", help="steps between rows of log.csv")
+    parser.add_argument(
+        "--log", action="append", default=[], choices=("tensorboard", "wandb"), help="log there as well"
+    )
     add_json(parser, "a summary")
 
 
@@ -50,7 +53,8 @@ def run(options: Namespace) -> None:
             resume=options.resume,
             overwrite=options.overwrite,
             strict=options.strict,
-            tensorboard=options.tensorboard,
+            log_every=options.log_every,
+            loggers=options.log,
         )
     except Stopped as stopped:
         raise Stopped(f"{stopped}; rerun with --resume to continue") from None

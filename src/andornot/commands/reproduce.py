@@ -6,8 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from ..errors import Stopped
-from ..evaluate.errors import EvaluationError
+from ..errors import EvaluationError, Stopped, require_packages
 from ..reproduce.catalogue import ALL, DEFAULT_SCALE, EXPERIMENTS, Scale
 from .experiment import add_retrieval_options, print_outcome, retrieval_changes
 from .options import add_changes, add_json
@@ -66,6 +65,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     """Reproduce one experiment or all, and print a summary."""
+    require_packages("andornot reproduce", "lightning", "matplotlib", "scipy")
     try:
         outcome = _reproduce(options)
     except Stopped as stopped:

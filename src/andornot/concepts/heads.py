@@ -1,24 +1,23 @@
-"""Named features: how likely each word is in an image, and where, from the feature map that the backbone computes.
+"""Named features: the probability and location of each word in an image, from the backbone's feature map.
 
-At each place of the map: `f = relu(A x + a)`, then `f = relu(f + C mean(f) + c)`, which tells a place what else is in
-the image. The logit of a word is the soft maximum of `P f + p` over the places plus `W mean(f)`; a line fitted on
-held-out images turns it into a calibrated one. numpy only: a map takes less than a millisecond.
+At each position of the map: `f = relu(A x + a)`, then `f = relu(f + C mean(f) + c)`, which adds context from the whole
+image. The logit of a word is the soft maximum of `P f + p` over the positions plus `W mean(f)`, calibrated by a line
+fitted on held-out images. numpy only: a map takes less than a millisecond.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from .errors import ConceptError
+from .vocabulary import ConceptError
 
 Floats = NDArray[np.float32]
 
@@ -38,12 +37,24 @@ _TENSORS: Final = (
 )
 
 
+# The maximum number of words with boxes per image, and their minimum probability.
+BOXES_KEPT: Final = 16
+_LEAST: Final = 0.05
+
+
+class WordBoxes(NamedTuple):
+    """Boxes of words in images: the columns of the most likely words `(B, k)`, -1 for none, and boxes `(B, k, 4)`."""
+
+    words: NDArray[np.int64]
+    boxes: Floats
+
+
 @dataclass(frozen=True)
 class ConceptHeads:
     """Heads on the last feature map of one backbone. `names` are the words, in the order of all results.
 
-    `backbone` is the name of the network whose maps they were trained on, `version` that of the weights, `groups` says
-    what a word was learned from: "coco" (labelled things) or "captions" (what people mention).
+    `backbone` is the name of the network whose maps they were trained on, `version` the version of the weights.
+    `groups` is the training data of each word: "coco" (labelled objects) or "captions" (words in captions).
     """
 
     names: tuple[str, ...]
@@ -54,7 +65,7 @@ class ConceptHeads:
     weights: dict[str, Floats]
 
     def probabilities(self, maps: Floats) -> Floats:
-        """Return how likely each word is in each image, (B, words), for feature maps (B, channels, h, w)."""
+        """Return the probability of each word in each image, (B, words), for feature maps (B, channels, h, w)."""
         return _sigmoid(self.logits(maps))
 
     def logits(self, maps: Floats) -> Floats:
@@ -62,13 +73,27 @@ class ConceptHeads:
         return self._pool(self._describe(maps))
 
     def evidence(self, maps: Floats) -> Floats:
-        """Return how much each place speaks for each word, (B, h, w, words), as uncalibrated logits."""
+        """Return the evidence for each word at each position, (B, h, w, words), as uncalibrated logits."""
         return self._locate(self._describe(maps), maps)
 
     def both(self, maps: Floats) -> tuple[Floats, Floats]:
-        """Return the probabilities and the evidence, for the price of one."""
+        """Return the probabilities and the evidence, from one pass."""
         features = self._describe(maps)
         return _sigmoid(self._pool(features)), self._locate(features, maps)
+
+    def find(self, maps: Floats) -> tuple[Floats, "WordBoxes"]:
+        """Return the probabilities (B, words) and the boxes of the most likely words, from one pass."""
+        features = self._describe(maps)
+        probabilities = _sigmoid(self._pool(features))
+        found = np.argsort(-probabilities, 1, kind="stable")[:, :BOXES_KEPT]
+        found[np.take_along_axis(probabilities, found, 1) < _LEAST] = -1
+        boxes = np.zeros((*found.shape, 4), np.float32)
+        images, columns = np.nonzero(found >= 0)
+        words = found[images, columns]
+        weight = self.weights["place.weight"] + self.weights["whole.weight"]
+        evidence = (weight[words][:, None] @ features[images])[:, 0] + self.weights["place.bias"][words][:, None]
+        boxes[images, columns] = find_boxes(evidence.reshape(-1, *maps.shape[2:]).astype(np.float32))
+        return probabilities, WordBoxes(found, boxes)
 
     def index(self, name: str) -> int:
         """Return the column of a word."""
@@ -79,12 +104,12 @@ class ConceptHeads:
 
     @cached_property
     def _first(self) -> Floats:
-        """The first layer for maps that are not divided by the scale."""
+        """The weights of the first layer with the scale of the maps folded in."""
         result: Floats = (self.weights["hidden.weight"] / self.scale).astype(np.float32)
         return result
 
     def _describe(self, maps: Floats) -> Floats:
-        """Return the features of each place, (B, features, places)."""
+        """Return the features of each position, (B, features, positions)."""
         channels = self.weights["hidden.weight"].shape[1]
         if maps.ndim != 4 or maps.shape[1] != channels or 0 in maps.shape[2:]:
             raise ConceptError(f"feature maps must have the shape (B, {channels}, h, w), got {maps.shape}")
@@ -111,8 +136,14 @@ class ConceptHeads:
 
 
 def load_heads(file: Path | None = None) -> ConceptHeads:
-    """Read heads from a file; without one, those that are part of the package."""
+    """Read heads from a file; by default, those in the package."""
     return _load_shipped() if file is None else _load(file)
+
+
+def heads_for(backbone: str) -> ConceptHeads | None:
+    """Return the heads in the package, if they were trained on the maps of this backbone; else None."""
+    heads = load_heads()
+    return heads if heads.backbone == backbone else None
 
 
 @cache
@@ -168,17 +199,17 @@ def _sigmoid(logits: Floats) -> Floats:
 
 Box = tuple[float, float, float, float]
 
-# How far below the best place the evidence may be inside a box, as a share of the way to the mean; chosen on COCO.
+# How far the evidence inside a box may drop from its maximum, as a fraction of the way to the mean; chosen on COCO.
 _SHARE: Final = 0.6
-# The map is interpolated this finely.
+# The interpolation factor of evidence maps.
 _FINER: Final = 4
 
 
 def find_box(evidence: Floats, share: float = _SHARE) -> Box:
-    """Return where a word is, as (left, top, right, bottom) in fractions of the image, from its evidence (h, w).
+    """Return the box of a word, (left, top, right, bottom) in fractions of the image, from its evidence (h, w).
 
-    The box is around the connected region of the best place in which the evidence stays nearer to the best than `share`
-    of the way down to its mean.
+    The box encloses the connected region around the maximum in which the evidence drops by less than `share` of the way
+    from the maximum to the mean.
 
     >>> evidence = np.full((6, 8), -9.0, np.float32)
     >>> evidence[2:4, 4:6] = 3
@@ -186,42 +217,46 @@ def find_box(evidence: Floats, share: float = _SHARE) -> Box:
     >>> [round(side, 2) for side in (left, top, right, bottom)]
     [0.5, 0.33, 0.75, 0.67]
     """
+    left, top, right, bottom = find_boxes(evidence[None], share)[0].tolist()
+    return left, top, right, bottom
+
+
+def find_boxes(evidence: Floats, share: float = _SHARE) -> Floats:
+    """Return `find_box` of each of several maps (n, h, w), (n, 4)."""
     fine = _interpolate(evidence, _FINER)
-    above = fine >= fine.max() - share * (fine.max() - fine.mean())
-    rows, columns = _component(above, np.unravel_index(int(fine.argmax()), fine.shape))
-    height, width = fine.shape
-    return (
-        float(columns.min() / width),
-        float(rows.min() / height),
-        float((columns.max() + 1) / width),
-        float((rows.max() + 1) / height),
-    )
+    best = fine.max((1, 2), keepdims=True)
+    above = fine >= best - share * (best - fine.mean((1, 2), keepdims=True))
+    reached = _component(above, fine.reshape(len(fine), -1).argmax(1))
+    across, down = np.asarray(reached.any(1)), np.asarray(reached.any(2))
+    starts = [inside.argmax(1) / inside.shape[1] for inside in (across, down)]
+    ends = [1 - inside[:, ::-1].argmax(1) / inside.shape[1] for inside in (across, down)]
+    return np.stack([*starts, *ends], 1).astype(np.float32)
 
 
 def _interpolate(evidence: Floats, factor: int) -> Floats:
-    """Return the map at `factor` times its resolution, linearly interpolated between the centers of its places."""
-    for axis in (0, 1):
+    """Return maps (n, h, w) at `factor` times their resolution, linearly interpolated between cell centers."""
+    for axis in (1, 2):
         count = evidence.shape[axis]
         at = np.clip((np.arange(count * factor) + 0.5) / factor - 0.5, 0, count - 1)
         low = np.floor(at).astype(np.int64)
         high = np.minimum(low + 1, count - 1)
         share = (at - low).astype(np.float32)
-        share = share[:, None] if axis == 0 else share[None]
+        share = share[:, None] if axis == 1 else share
         evidence = evidence.take(low, axis) * (1 - share) + evidence.take(high, axis) * share
     return evidence
 
 
-def _component(above: NDArray[np.bool_], start: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows and columns of the connected True values around a place."""
+def _component(above: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the connected True values around a start position in each of several maps (n, h, w)."""
     reached = np.zeros_like(above)
-    reached[tuple(start)] = True
+    reached.reshape(len(above), -1)[np.arange(len(above)), starts] = True
     while True:
         grown = reached.copy()
-        grown[1:] |= reached[:-1]
-        grown[:-1] |= reached[1:]
         grown[:, 1:] |= reached[:, :-1]
         grown[:, :-1] |= reached[:, 1:]
+        grown[:, :, 1:] |= reached[:, :, :-1]
+        grown[:, :, :-1] |= reached[:, :, 1:]
         grown &= above
         if (grown == reached).all():
-            return np.nonzero(reached)  # type: ignore[return-value]
+            return reached
         reached = grown

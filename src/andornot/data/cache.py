@@ -1,7 +1,7 @@
 """Disk cache of resized images, for data sets larger than memory: one folder per entry, written atomically.
 
-An entry is written under another name by one process at a time, and renamed when it is whole; a killed write
-leaves a folder that nobody reads and that the next writer removes. The least recently used entries make room.
+An entry is written under a temporary name by one process at a time, and renamed when it is complete. What a killed
+process leaves behind is ignored, and removed by the next writer. The least recently used entries are evicted.
 """
 
 import json
@@ -23,16 +23,14 @@ _PIXELS, _INDEX = "pixels.uint8", "index.json"
 
 
 class Entry(NamedTuple):
-    """What the cache holds of a set: the readable images (n, C, size, size), None if there
-    are none, and (position, reason) of the others.
-    """
+    """A cached set: readable images (n, C, size, size), None if there are none; (position, reason) of the others."""
 
     pixels: np.memmap | None
     broken: list[tuple[int, str]]
 
 
 class DiskCache:
-    """A folder of entries of at most `limit` bytes together."""
+    """A folder of entries with a total size of at most `limit` bytes."""
 
     def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
         self.folder = Path(folder)
@@ -41,10 +39,10 @@ class DiskCache:
     def get_or_write(
         self, key: str, shape: tuple[int, ...], count: int, rows: Iterable[np.ndarray | BrokenImageError]
     ) -> Entry:
-        """Return the entry of a key; if there is none, write it from `rows`, each a uint8 array of `shape` or an error.
+        """Return the entry of a key, written from `rows` if missing; each row is a uint8 array of `shape` or an error.
 
-        Raises an OSError where the folder cannot be written or the disk is full. Another process that is writing the
-        same entry is waited for.
+        Raises an OSError if the folder is not writable or the disk is full. If another process is writing the same
+        entry, wait for it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{key}{_LOCK}"):
@@ -66,7 +64,7 @@ class DiskCache:
                 raise ValueError("another format, or damaged")
             broken = [(int(position), str(reason)) for position, reason in index["broken"]]
             pixels = np.memmap(folder / _PIXELS, np.uint8, "r", shape=full_shape) if index["count"] else None
-            os.utime(folder)  # used now: the last to be removed
+            os.utime(folder)  # mark as recently used
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return Entry(pixels, broken)
@@ -82,7 +80,7 @@ class DiskCache:
                     if isinstance(row, BrokenImageError):
                         broken.append((position, row.reason))
                     else:
-                        # Written, not mapped: a full disk is then an error, not a crash.
+                        # Use write, not a memory map: with a map, a full disk would crash the process.
                         file.write(row.tobytes())
                         count += 1
                 file.flush()
@@ -118,7 +116,7 @@ class DiskCache:
             raise OSError(0, f"{needed / 2**30:.1f} GiB are needed, and the disk has less")
 
     def _entries(self, ending: str) -> list[Path]:
-        """Return the folders with that ending that contain only files of an entry; others are not ours."""
+        """Return the folders with this ending that contain only files of an entry; others are not part of the cache."""
         return [folder for folder in self.folder.glob(f"*{ending}") if _is_entry(folder)]
 
 

@@ -1,37 +1,59 @@
-"""Convert images of any mode to 8-bit RGB or grey, in bands to save memory, and resize them to squares."""
+"""Convert images of any mode to upright 8-bit RGB or grey, in bands to save memory, and resize them; EXIF data."""
 
+import math
 from collections.abc import Iterator
-from typing import Final, Literal
+from datetime import UTC, datetime
+from functools import cache
+from typing import BinaryIO, Final, Literal
 
 import numpy as np
 import torch
 from PIL import Image
+from PIL.Image import Transpose
 from torch import Tensor
 
 from ..errors import unknown
 from .errors import DataError
-from .exif import turn_of
 
-_BAND: Final = 1_000_000  # pixels that are converted at a time
-_LARGE: Final = 40_000_000  # pixels from which an image is made smaller on the way
+_BAND: Final = 1_000_000  # pixels converted at a time
+_LARGE: Final = 40_000_000  # pixels from which an image is shrunk during conversion
+
+ORIENTATION: Final = 0x0112
+_WIDTH, _HEIGHT = 0x0100, 0x0101
+_EXIF_FOLDER, _TAKEN = 0x8769, 0x9003
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_MOST_CHUNKS: Final = 100_000
+_MOST_BYTES: Final = 2**20
+_FORMAT: Final = "%Y:%m:%d %H:%M:%S"
+
+_UPRIGHT: Final = {
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_270,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_90,
+}
+_ON_ITS_SIDE: Final = (Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90)
 
 
 def to_rgb(image: Image.Image, channels: int = 3, size: int | None = None) -> Image.Image:
-    """Return a loaded image upright, in mode RGB or L, transparent parts over white. Idempotent.
+    """Return a loaded image upright, in mode RGB or L, with transparent parts over white. Idempotent.
 
-    With `size` a large one comes out smaller, but with no side below twice that size.
+    With `size`, a large image is shrunk, but no side below twice that size.
     """
     converted = _converted(image, "L" if channels == 1 else "RGB", reduction(image.size, size))
     turn = turn_of(image)
     if turn is None:
         return converted
     upright = converted.transpose(turn)
-    upright.info.clear()  # with the note that says how to turn it
+    upright.info.clear()  # including the EXIF orientation
     return upright
 
 
 def reduction(size: tuple[int, int], wanted: int | None) -> int:
-    """Return the factor by which `to_rgb` shrinks an image of that size."""
+    """Return the factor by which `to_rgb` shrinks an image of this size."""
     if wanted is None or size[0] * size[1] <= _LARGE:
         return 1
     return max(1, min(size) // (2 * wanted))
@@ -66,7 +88,7 @@ def _opaque(band: Image.Image, image: Image.Image) -> Image.Image:
 
 
 def _is_deep(image: Image.Image) -> bool:
-    """Return whether it is a grey image of 16 or 32 bits or of floats."""
+    """Return whether this is a grey image with 16 or 32 bits or floats."""
     return image.mode.startswith("I") or image.mode == "F"
 
 
@@ -102,7 +124,7 @@ FITS: Final[tuple[Fit, ...]] = ("crop", "squash")
 
 
 def check_fit(fit: str) -> None:
-    """Raise a DataError for anything but "crop" and "squash"."""
+    """Raise a DataError unless `fit` is "crop" or "squash"."""
     if fit not in FITS:
         raise DataError(unknown("fit", fit, FITS))
 
@@ -113,7 +135,7 @@ def square_pixels(image: Image.Image, size: int, fit: Fit = "crop") -> Tensor:
 
 
 def square(image: Image.Image, size: int, fit: Fit = "crop") -> Image.Image:
-    """Resize an image to `size` x `size`, antialiased: its center ("crop") or all of it, distorted ("squash").
+    """Resize an image to `size` x `size`, antialiased: the center ("crop"), or the distorted whole ("squash").
 
     >>> square(Image.new("RGB", (40, 20)), 8).size
     (8, 8)
@@ -124,12 +146,108 @@ def square(image: Image.Image, size: int, fit: Fit = "crop") -> Image.Image:
     if fit == "crop":
         side = min(width, height)
         left, top, width, height = (width - side) / 2, (height - side) / 2, side, side
-    # One call resizes and crops: what falls outside of the box is never computed.
+    # Resize and crop in one call, so that pixels outside of the box are not computed.
     box = (left, top, left + width, top + height)
     return image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+
+
+# Images with a higher aspect ratio are distorted.
+_LONGEST: Final = 3
+
+
+def choose_size(aspect: float, side: int = 224, stride: int = 32) -> tuple[int, int]:
+    """Return the (width, height) to resize a whole image with this aspect ratio (width / height) to.
+
+    Both are multiples of `stride`, that of the network's last feature map, with at most `side` x `side` pixels in all.
+
+    >>> choose_size(4 / 3), choose_size(2 / 3), choose_size(1), choose_size(16 / 9)
+    ((256, 192), (192, 256), (224, 224), (288, 160))
+    """
+    if not (math.isfinite(aspect) and aspect > 0):
+        raise ValueError(f"the aspect ratio of an image must be a positive number, got {aspect}")
+    return min(whole_sizes(side, stride), key=lambda size: abs(math.log(size[0] / size[1] / aspect)))
+
+
+@cache
+def whole_sizes(side: int, stride: int) -> tuple[tuple[int, int], ...]:
+    """Return all sizes (width, height) that `choose_size` may return, narrowest first.
+
+    >>> whole_sizes(224, 32)
+    ((128, 384), (160, 288), (192, 256), (224, 224), (256, 192), (288, 160), (384, 128))
+    """
+    places = (side / stride) ** 2
+    shortest = max(1, int(math.sqrt(places / _LONGEST)))
+    high = [(short * stride, int(places / short) * stride) for short in range(shortest, int(math.sqrt(places)) + 1)]
+    return (*high, *((height, width) for width, height in reversed(high) if width != height))
+
+
+def whole_pixels(image: Image.Image, side: int, stride: int) -> Tensor:
+    """Return a whole image of mode L or RGB as a uint8 tensor (C, height, width), at the size of `choose_size`."""
+    size = choose_size(image.width / image.height, side, stride)
+    fitting = image.size == size
+    return to_tensor(image if fitting else image.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
 
 
 def to_tensor(image: Image.Image) -> Tensor:
     """Return an image of mode L or RGB as a uint8 tensor (1, H, W) or (3, H, W)."""
     pixels = torch.from_numpy(np.array(image))
     return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1).contiguous()
+
+
+def turn_of(image: Image.Image) -> Transpose | None:
+    """Return the transposition that makes the image upright; None if it already is."""
+    try:
+        return _UPRIGHT.get(_notes(image).get(ORIENTATION, 1))
+    except Exception:  # an image with damaged EXIF data can still be read
+        return None
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Return width and height of the upright image."""
+    width, height = image.size
+    if image.format == "TIFF":  # Pillow swaps the size on opening, before it rotates the image
+        tags = image.tag_v2  # type: ignore[attr-defined]
+        width, height = tags[_WIDTH], tags[_HEIGHT]
+    return (height, width) if turn_of(image) in _ON_ITS_SIDE else (width, height)
+
+
+def taken_at(image: Image.Image) -> int | None:
+    """Return the date in the EXIF data, in seconds since 1970 in local time; None if there is none.
+
+    Pass the image as opened: converted images have no EXIF data.
+    """
+    try:
+        text = _notes(image).get_ifd(_EXIF_FOLDER)[_TAKEN]
+        return int(datetime.strptime(text.strip("\0 "), _FORMAT).replace(tzinfo=UTC).timestamp())
+    except Exception:  # missing, or damaged in one of many ways
+        return None
+
+
+def find_late_notes(image: Image.Image, file: BinaryIO) -> None:
+    """Read the EXIF data of a PNG that follows its pixels; Pillow only finds it before them."""
+    if image.format != "PNG" or "exif" in image.info:
+        return
+    place, at = file.tell(), len(_PNG)
+    for _ in range(_MOST_CHUNKS):
+        file.seek(at)
+        head = file.read(8)
+        if len(head) < 8 or head[4:] == b"IEND":
+            break
+        size = int.from_bytes(head[:4], "big")
+        if head[4:] == b"eXIf" and size <= _MOST_BYTES:
+            image.info["exif"] = b"Exif\0\0" + file.read(size)
+            break
+        at += 12 + size
+    file.seek(place)
+
+
+def _notes(image: Image.Image) -> Image.Exif:
+    return Image.Image.getexif(image)  # the override for PNG would decode the image first
+
+
+def note(image: Image.Image, orientation: int, taken: datetime | None) -> None:
+    """Add orientation and date to the EXIF data of an opened image that has none."""
+    exif = _notes(image)
+    exif.setdefault(ORIENTATION, orientation)
+    if taken is not None:
+        exif.get_ifd(_EXIF_FOLDER).setdefault(_TAKEN, taken.strftime(_FORMAT))

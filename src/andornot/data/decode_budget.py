@@ -1,4 +1,4 @@
-"""Estimate the memory for decoding an image, and limit that of all threads together."""
+"""Estimate the memory needed to decode an image, and limit the total over all threads."""
 
 import os
 import struct
@@ -11,39 +11,39 @@ from PIL import Image
 
 MAX_BYTES: Final = 1_000_000_000
 
-# Bytes a pixel that decoders take beside the image itself; tests/data/test_decoding_memory.py measures them.
+# Bytes per pixel that decoders need besides the image itself; tests/data/test_decoding_memory.py measures them.
 _BESIDE: Final = {"WEBP": 14, "AVIF": 12, "HEIF": 12, "JPEG2000": 24}
 _ICON: Final = b"\0\0\1\0"
 _MAX_ICON_PIXELS: Final = 5_000_000
 _BITS_TAG: Final = 258
 _START_OF_SCAN: Final = 0xDA
-_ALONE: Final = (0x01, *range(0xD0, 0xD9))  # markers that nothing follows
+_ALONE: Final = (0x01, *range(0xD0, 0xD9))  # markers without a payload
 
 
 class TooLargeError(Exception):
-    """An image whose decoding would take more memory than is allowed."""
+    """Raised for an image that needs more memory to decode than allowed."""
 
 
 def bytes_per_pixel(mode: str) -> int:
-    """Return the memory that Pillow needs for a pixel of that mode."""
+    """Return the bytes that Pillow needs for a pixel of this mode."""
     if mode in ("1", "L", "P"):
         return 1
     return 2 if mode.startswith("I;16") else 4
 
 
 def loading_bytes(image: Image.Image) -> int:
-    """Return the memory needed to load an opened image, at the size of its `draft` if there was one."""
+    """Return the bytes needed to load an opened image, at the size of its `draft` if there is one."""
     pixels = image.width * image.height
     needed = pixels * (bytes_per_pixel(image.mode) + _BESIDE.get(image.format or "", 0))
     if image.format == "TIFF":
-        # A strip is decoded as a whole, and may be the whole image.
+        # Strips are decoded as a whole, and one strip may be the whole image.
         bits = image.tag_v2.get(_BITS_TAG, (8,))  # type: ignore[attr-defined]
         needed += pixels * max(1, sum(bits) // 8)
     return needed
 
 
 def coefficient_bytes(image: Image.Image) -> int:
-    """Return the memory for the coefficients of a progressive JPEG, which libjpeg keeps until the last scan."""
+    """Return the bytes for the coefficients of a progressive JPEG, which libjpeg keeps until the last scan."""
     layers: list[tuple[int, int, int, int]] = getattr(image, "layer", [])
     if not layers:
         return 0
@@ -59,7 +59,7 @@ def _layers_of_first_scan(file: BinaryIO) -> int:
     while len(marker := file.read(2)) == 2:
         if marker[0] != 0xFF:
             return 0
-        if marker[1] == 0xFF:  # a filling byte
+        if marker[1] == 0xFF:  # a fill byte
             file.seek(-1, os.SEEK_CUR)
         elif marker[1] not in _ALONE:
             start = file.read(3)
@@ -70,7 +70,7 @@ def _layers_of_first_scan(file: BinaryIO) -> int:
 
 
 def check_icon(file: BinaryIO) -> None:
-    """Raise a TooLargeError for an icon with a large image in it: Pillow decodes it on opening."""
+    """Raise a TooLargeError for an icon that contains a large image, because Pillow decodes it on opening."""
     file.seek(0)
     if file.read(4) != _ICON:
         return
@@ -85,13 +85,13 @@ def check_icon(file: BinaryIO) -> None:
 
 
 class Budget:
-    """Lets threads wait until what they need is free. Who needs more than all of it has it alone."""
+    """A memory budget shared by threads. A request above the limit waits until nothing else is reserved."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._forget()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)  # whoever held some stayed behind
+            os.register_at_fork(after_in_child=self._forget)  # the child has no threads that hold reservations
 
     def _forget(self) -> None:
         self._used = 0
@@ -99,7 +99,7 @@ class Budget:
 
     @contextmanager
     def take(self, needed: int) -> Iterator[None]:
-        """Reserve memory while the context lasts; wait until it is free."""
+        """Wait until `needed` bytes are free, and reserve them within the context."""
         with self._freed:
             self._freed.wait_for(lambda: self._used == 0 or self._used + needed <= self._limit)
             self._used += needed

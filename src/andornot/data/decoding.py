@@ -1,7 +1,7 @@
-"""From a file to an image: upright, 8 bits, RGB or grey, whatever the file's own mode, or a BrokenImageError.
+"""Decode files to upright 8-bit RGB or grey images, or raise a BrokenImageError.
 
-Transparent images are laid over white. 16-bit images are scaled to 8 bits, not cut. What an image takes while it
-is decoded is known beforehand: too large a one is refused, and threads wait for each other.
+Transparent images are composited over white. 16-bit images are scaled to 8 bits, not clipped. Memory is estimated
+before decoding: images that need too much are refused, and threads wait until enough is free.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, NamedTuple
 from PIL import Image, UnidentifiedImageError
 
 from ..files import open_regular
-from .converting import reduction, to_rgb
+from .converting import find_late_notes, reduction, taken_at, to_rgb, turn_of, upright_size
 from .decode_budget import (
     MAX_BYTES,
     TooLargeError,
@@ -26,7 +26,6 @@ from .decode_budget import (
     loading_bytes,
 )
 from .errors import BrokenImageCode, BrokenImageError
-from .exif import find_late_notes, taken_at, turn_of, upright_size
 from .formats import MissingDecoderError, UnsupportedError, formats_of, open_preview
 
 MAX_PIXELS: Final = 200_000_000
@@ -36,9 +35,9 @@ Source = str | os.PathLike[str] | bytes | BinaryIO
 
 
 class Photograph(NamedTuple):
-    """A decoded image, when its camera says that it was taken, in seconds from 1970 of local time, and its full size.
+    """A decoded image, the date it was taken (EXIF; seconds since 1970 in local time), and its full size.
 
-    `size` is the width and the height of the upright image in the file; `image` may be smaller.
+    `size` is the width and height of the upright image in the file; `image` may be smaller.
     """
 
     image: Image.Image
@@ -54,12 +53,11 @@ def decode(
     max_pixels: int = MAX_PIXELS,
     name: str | None = None,
 ) -> Image.Image:
-    """Read an image in mode RGB (`channels=3`) or L (`channels=1`), upright: from a path, an open file or bytes.
+    """Read an upright image in mode RGB (`channels=3`) or L (`channels=1`) from a path, an open file or bytes.
 
-    With `size`, both sides may come out smaller than in the file, but not below twice that size where the file has
-    it: big JPEGs are then decoded several times as fast, and large images take less memory. Images of more than
-    `max_pixels` (at most twice `MAX_PIXELS`), or that take more than a gigabyte to decode, are refused before anything
-    is decoded. `name` stands in errors in place of the path.
+    With `size`, the image may be shrunk, but no side below twice that size: large JPEGs are decoded several times as
+    fast, and large images need less memory. Images with more than `max_pixels` pixels (at most twice `MAX_PIXELS`), or
+    that need more than a gigabyte to decode, are refused before decoding. `name` replaces the path in error messages.
     """
     return read_photograph(source, size=size, channels=channels, max_pixels=max_pixels, name=name).image
 
@@ -78,7 +76,7 @@ def read_photograph(
             raise Image.DecompressionBombError(f"{image.width} x {image.height}")
         taken, full_size, needed = taken_at(image), upright_size(image), coefficient_bytes(image)
         if size is not None:
-            # Twice the size leaves the final, antialiased resizing enough to work with.
+            # Twice the size preserves the quality of the final, antialiased resize.
             image.draft(None, (2 * size, 2 * size))
         needed += loading_bytes(image)
         if needed > MAX_BYTES:
@@ -95,7 +93,7 @@ def measure(source: Source) -> tuple[int, int]:
 
 
 def is_turned(source: Source) -> bool:
-    """Return whether EXIF says that the image must be rotated or flipped, without decoding its pixels."""
+    """Return whether the EXIF orientation rotates or flips the image, without decoding its pixels."""
     with _broken(source, MAX_PIXELS), _open(source) as image:
         return turn_of(image) is not None
 
@@ -107,7 +105,7 @@ def read_taken(source: Source) -> int | None:
 
 
 def _result_bytes(image: Image.Image, size: int | None) -> int:
-    """Return the memory for the converted image, twice if it is rotated, and for temporary bands."""
+    """Return the bytes for the converted image (twice if it is rotated) and for temporary bands."""
     pixels = image.width * image.height // reduction(image.size, size) ** 2
     return _ON_THE_WAY + pixels * bytes_per_pixel("RGB") * (1 if turn_of(image) is None else 2)
 
@@ -133,7 +131,7 @@ def _broken(source: Source, max_pixels: int, name: str | None = None) -> Iterato
     label = name or (os.fspath(source) if isinstance(source, str | os.PathLike) else "<bytes>")
     try:
         yield
-    except Exception as error:  # plugins raise anything, from SyntaxError to ZeroDivisionError, on hostile files
+    except Exception as error:  # plugins raise anything, even SyntaxError, for malformed files
         raise BrokenImageError(label, *_reason_and_code(error, max_pixels)) from error
 
 
@@ -154,9 +152,9 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 
 class _Quiet:
-    """Pillow without warnings, and with our limit of pixels, as long as any thread is decoding.
+    """Suppress Pillow's warnings and set our pixel limit while any thread is decoding.
 
-    `warnings.catch_warnings` alone must not be entered by several threads at once: they would undo each other.
+    `warnings.catch_warnings` is not thread-safe, so it is entered by the first thread and left by the last.
     """
 
     def __init__(self) -> None:

@@ -4,11 +4,11 @@ from typing import Literal
 
 from ..errors import AndornotError
 
-# Why an image cannot be read. Programs look at these codes; the reasons in words may change.
+# Why an image cannot be read. Programs should check these codes; the wording of reasons may change.
 BrokenImageCode = Literal[
     "damaged",  # the decoder fails, or the file ends too early
     "empty-file",
-    "missing-package",  # of an optional format: the image can be read once the package is installed
+    "missing-package",  # an optional format: install the package to read the image
     "no-permission",
     "not-found",
     "out-of-memory",
@@ -19,11 +19,11 @@ BrokenImageCode = Literal[
 
 
 class DataError(AndornotError):
-    """A path, a source, an option or a file that is not what it should be."""
+    """Raised for an invalid path, source, option or file."""
 
 
 class BrokenImageError(DataError):
-    """An image that cannot be read: its `name` (mostly a path), the `reason` in words, and a `code` for programs."""
+    """Raised for an image that cannot be read: its `name` (usually a path), the `reason` as text, and a `code`."""
 
     def __init__(self, name: str, reason: str, code: BrokenImageCode = "damaged") -> None:
         self.name = name

@@ -1,7 +1,7 @@
-"""Which files are images: by the endings of their names when folders are looked through, by their bytes when read.
+"""Detect image formats: by file name extension when folders are scanned, by content when files are read.
 
-The formats are a fixed list: Pillow would also hand PostScript to another program, which nobody wants of a file out of
-the wild. HEIC and camera RAW need packages of their own, which are loaded when the first such file is met.
+The list of formats is fixed, because Pillow would also pass untrusted PostScript to another program. HEIC and camera
+RAW need optional packages, which are imported when the first such file is read.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 
 from PIL import Image
 
-from .exif import note
+from .converting import note
 
 _EXTENSIONS: Final = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -38,11 +38,11 @@ _EXTENSIONS: Final = {
 _VIDEOS: Final = frozenset(
     (".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".3gp", ".3g2", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv")
 )
-# Images of a kind that is not read.
+# Extensions of images that are not supported.
 _OTHERS: Final = frozenset(
     (".psd", ".psb", ".xcf", ".svg", ".svgz", ".eps", ".ai", ".icns", ".tga", ".dds", ".exr", ".hdr", ".pcx", ".jxl")
 )
-HEAD: Final = 64  # so many first bytes tell the format
+HEAD: Final = 64  # number of bytes needed to detect the format
 
 _STARTS: Final = (
     *(b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
@@ -52,18 +52,18 @@ _RAW_STARTS: Final = (b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b
 _HEIF_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
 _AVIF_BRANDS: Final = (b"avif", b"avis")
 
-# Tags of TIFF, which most RAW formats are made of, and the kinds of pixels that only sensors have.
+# Tags of TIFF, which most RAW formats are based on, and the kinds of pixels that only sensors have.
 _PHOTOMETRIC, _SUB_FOLDERS, _DNG_VERSION = 262, 330, 50706
 _SENSOR: Final = (32803, 34892)
 _MOST_FOLDERS: Final = 32
 
 
 class UnsupportedError(Exception):
-    """A file that is not an image, or an image of a kind that is not supported."""
+    """Raised for a file that is not an image, or for an image of an unsupported format."""
 
 
 class MissingDecoderError(UnsupportedError):
-    """An image that needs a package that is not installed."""
+    """Raised for an image that needs a package that is not installed."""
 
 
 @cache
@@ -81,11 +81,11 @@ def taken_for_images() -> str:
 
 def is_image(path: str) -> bool:
     """Return whether a file is an image: by its extension, or by its first bytes if it has none."""
-    extension = os.path.splitext(path)[1].lower()  # noqa: PTH122 - a Path for each of a million files is slow
+    extension = os.path.splitext(path)[1].lower()  # noqa: PTH122 - creating a Path per file is slow for millions of files
     if extension:
         return extension in image_extensions()
     try:
-        if not os.path.isfile(path):  # noqa: PTH113 - a pipe would be waited for
+        if not os.path.isfile(path):  # noqa: PTH113 - reading from a pipe would block
             return False
         with open(path, "rb") as file:  # noqa: PTH123
             return _starts_like_one(file.read(HEAD))
@@ -94,7 +94,7 @@ def is_image(path: str) -> bool:
 
 
 def kind_not_supported(name: str) -> str | None:
-    """Return "video" or the extension of a visual file that is not supported; None for anything else.
+    """Return "video" or the extension of an unsupported image format; None for any other file.
 
     >>> kind_not_supported("IMG_1.MOV"), kind_not_supported("layers.psd"), kind_not_supported("notes.txt")
     ('video', '.psd', None)
@@ -150,7 +150,7 @@ def _brands(head: bytes) -> list[bytes]:
     if head[4:8] != b"ftyp":
         return []
     box = head[8 : max(16, int.from_bytes(head[:4], "big"))]
-    return [box[start : start + 4] for start in range(0, len(box), 4) if start != 4]  # the second is a version
+    return [box[start : start + 4] for start in range(0, len(box), 4) if start != 4]  # the second item is a version
 
 
 def _is_raw(file: BinaryIO, head: bytes) -> bool:
@@ -192,11 +192,11 @@ def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, int]]:
         return
 
 
-_TURNS: Final = {3: 3, 5: 8, 6: 6}  # LibRaw's numbers to those of EXIF
+_TURNS: Final = {3: 3, 5: 8, 6: 6}  # LibRaw's orientation to that of EXIF
 
 
 def open_preview(file: BinaryIO) -> Image.Image:
-    """Open the preview inside a RAW file, with its EXIF data. The sensor's pixels are not developed."""
+    """Open the embedded preview of a RAW file, with its EXIF data; sensor data is not developed."""
     rawpy = package("rawpy", "RAW", "raw")
     with rawpy.imread(file) as raw:
         orientation, taken = _TURNS.get(raw.sizes.flip, 1), raw.other.timestamp

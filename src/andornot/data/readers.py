@@ -1,4 +1,4 @@
-"""Read images of a data set from files or from an array, by several threads."""
+"""Read images of a data set from files or from an array, with several threads."""
 
 import hashlib
 import os
@@ -17,13 +17,13 @@ from .errors import BrokenImageError
 
 
 class ImageReader(Protocol):
-    """Images by number, in mode L or RGB."""
+    """Images by index, in mode L or RGB."""
 
     def __len__(self) -> int:
         """Return the number of images."""
 
     def read(self, index: int, size: int | None = None) -> Image.Image:
-        """Return the image, or raise a BrokenImageError. `size` allows a smaller image, of at least twice that size."""
+        """Return the image, or raise a BrokenImageError. With `size`, it may be shrunk to twice that size."""
 
     def measure(self, index: int) -> tuple[int, int]:
         """Return width and height of the image without decoding it, or raise a BrokenImageError."""
@@ -32,7 +32,7 @@ class ImageReader(Protocol):
         """Return a string that changes when the image changes."""
 
     def pixels(self, indices: np.ndarray) -> np.ndarray | None:
-        """Return the chosen images (n, H, W) or (n, H, W, 3) if they are in memory with one size, else None."""
+        """Return the images (n, H, W) or (n, H, W, 3) at `indices` if they are in memory with one size, else None."""
 
 
 class FileReader:
@@ -55,7 +55,7 @@ class FileReader:
 
     def key(self, index: int) -> str:
         """Return the absolute path, the modification time and the size."""
-        path = os.path.abspath(self._paths[index])  # noqa: PTH100 - a Path for each of a million files is slow
+        path = os.path.abspath(self._paths[index])  # noqa: PTH100 - creating a Path per file is slow for millions of files
         try:
             status = os.stat(path)  # noqa: PTH116
         except OSError:
@@ -77,7 +77,7 @@ class ArrayReader:
         return len(self._array)
 
     def read(self, index: int, size: int | None = None) -> Image.Image:  # noqa: ARG002
-        """Return the image at its own size."""
+        """Return the image at its original size."""
         return Image.fromarray(self._array[index])
 
     def measure(self, index: int) -> tuple[int, int]:  # noqa: ARG002
@@ -89,12 +89,12 @@ class ArrayReader:
         return hashlib.sha256(np.ascontiguousarray(self._array[index]).tobytes()).hexdigest()
 
     def pixels(self, indices: np.ndarray) -> np.ndarray:
-        """Return a copy of the chosen images."""
+        """Return a copy of the images at `indices`."""
         chosen: np.ndarray = self._array[indices]
         return chosen
 
 
-_AT_ONCE: Final = 512  # images under way: bounds what waits in memory, and hides that some take longer
+_AT_ONCE: Final = 512  # images in flight: bounds memory, and keeps threads busy while a slow image is decoded
 
 Row = np.ndarray
 Prepare = Callable[[int], Row]
@@ -102,7 +102,7 @@ Prepare = Callable[[int], Row]
 
 @dataclass(frozen=True)
 class Preparation:
-    """A function from a position in `indices` to the image as a uint8 array (C, size, size)."""
+    """A callable that maps a position in `indices` to the image as a uint8 array (C, size, size)."""
 
     reader: ImageReader
     indices: np.ndarray
@@ -131,9 +131,9 @@ def prepare_all(
     progress: bool = True,
     text: str = "reading",
 ) -> Iterator[Row | BrokenImageError]:
-    """Yield every image in order, or the error in its place; with `strict` raise the first error.
+    """Yield every image in order, or its error; with `strict`, raise the first error.
 
-    Pillow decodes without Python's lock, so threads help.
+    Pillow releases the GIL while decoding, so threads run in parallel.
     """
 
     def attempt(position: int) -> Row | BrokenImageError:

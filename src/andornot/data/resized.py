@@ -1,4 +1,4 @@
-"""Data sets as squares of one size: in memory, in a disk cache, or decoded when indexed."""
+"""Data sets resized to squares of one size: in memory, in a disk cache, or decoded on access."""
 
 import hashlib
 import operator
@@ -25,10 +25,10 @@ Broken = list[tuple[int, str]]
 
 
 class Store(Protocol):
-    """Squares by number."""
+    """Square images by index."""
 
     def get(self, indices: Tensor) -> Tensor:
-        """Return the images with indices (B,) as uint8 (B, C, size, size), a copy."""
+        """Return a copy of the images at indices (B,) as uint8 (B, C, size, size)."""
 
 
 class Memory:
@@ -38,22 +38,22 @@ class Memory:
         self._pixels = pixels
 
     def get(self, indices: Tensor) -> Tensor:
-        """Return a copy of the chosen rows."""
+        """Return a copy of the images at `indices`."""
         return self._pixels.index_select(0, indices)
 
 
 class Disk:
-    """A file that is mapped, so that the system keeps in memory what is used."""
+    """A memory-mapped file."""
 
     def __init__(self, pixels: np.memmap) -> None:
         self._pixels = pixels
 
     def get(self, indices: Tensor) -> Tensor:
-        """Read the chosen rows."""
+        """Read the images at `indices`."""
         return torch.from_numpy(np.array(self._pixels[indices.numpy()]))
 
     def __reduce__(self) -> tuple[Callable[..., "Disk"], tuple[Any, ...]]:
-        # Another process maps the file again; the pixels themselves are not sent.
+        # Pickle the path instead of the pixels; another process maps the file again.
         return _mapped, (self._pixels.filename, self._pixels.shape)
 
 
@@ -62,7 +62,7 @@ def _mapped(path: str, shape: tuple[int, ...]) -> Disk:
 
 
 class Decoded:
-    """Nothing is kept: the chosen images are decoded by threads, each time."""
+    """Images that are not stored but decoded by threads on every access."""
 
     def __init__(self, prepare: Prepare, kept: np.ndarray, shape: tuple[int, ...], workers: int | None) -> None:
         self._prepare = prepare
@@ -73,9 +73,9 @@ class Decoded:
         self._process = 0
 
     def get(self, indices: Tensor) -> Tensor:
-        """Decode the chosen images; raise a BrokenImageError if one became unreadable."""
+        """Decode the images at `indices`; raise a BrokenImageError if one became unreadable."""
         if self._pool is None or self._process != os.getpid():
-            # Threads do not survive a fork, and a DataLoader may fork.
+            # Started on first use in each process: threads do not survive a fork, and a DataLoader may fork.
             self._pool = ThreadPoolExecutor(self._workers, "andornot-images")
             self._process = os.getpid()
         rows = np.empty((len(indices), *self._shape), np.uint8)
@@ -88,7 +88,7 @@ class Decoded:
 
 
 def in_memory(rows: Iterable[Row | BrokenImageError], shape: tuple[int, ...]) -> tuple[Memory, Broken]:
-    """Load the squares, at most shape[0], with (position, reason) of each image that could not be read."""
+    """Load at most shape[0] images, and return (position, reason) of each one that could not be read."""
     pixels = np.empty(shape, np.uint8)
     broken: Broken = []
     for position, row in enumerate(rows):
@@ -100,17 +100,17 @@ def in_memory(rows: Iterable[Row | BrokenImageError], shape: tuple[int, ...]) ->
 
 
 GIB: Final = 2**30
-# Broken images that a report names.
+# The number of broken images that a report lists.
 _REPORTED: Final = 10
 Storage = Literal["memory", "disk", "decoded"]
 
 
 class ResizedImages:
-    """The readable images of a set: `images[index]` is a uint8 tensor (B, C, size, size), a copy.
+    """The readable images of a set: `images[index]` copies them to a uint8 tensor (B, C, size, size).
 
     `index` is an int64 tensor or a list (B,), a bool mask (n,), a slice, or one int, which drops the first dimension.
-    `labels` (n, classes) and `names` are aligned with it, `kept` (n,) has the positions in the `ImageSet`, `broken`
-    a (name, reason) for each image left out, and `storage` says where the pixels are.
+    `labels` (n, classes) and `names` belong to these images, `kept` (n,) are their indices in the `ImageSet`, `broken`
+    has a (name, reason) for each image left out, and `storage` says where the pixels are.
     """
 
     def __init__(self, store: Store | None, images: "ImageSet", size: int, broken: Broken, storage: Storage) -> None:
@@ -136,7 +136,7 @@ class ResizedImages:
 
     @property
     def targets(self) -> Tensor | None:
-        """The class number of each image `(n,)`, or `labels` if some image shows no class or several; None without."""
+        """The class index of each image `(n,)`, or `labels` if images may have no class or several, or None."""
         return class_targets(self.labels)
 
     @property
@@ -160,7 +160,7 @@ class ResizedImages:
         return (self[index] for index in range(len(self)))
 
     def broken_report(self) -> str:
-        """Return which images were left out and why, a line each for the first few; empty if none was."""
+        """Return a text that lists the first few images left out, with reasons; empty if there are none."""
         if not self.broken:
             return ""
         lines = [f"{len(self.broken):,} of {len(self) + len(self.broken):,} images could not be read:"]
@@ -178,7 +178,7 @@ class ResizedImages:
 
 
 def class_targets(labels: Tensor | None) -> Tensor | None:
-    """Return the class numbers `(n,)` of labels `(n, classes)` with one class each; other labels as they are.
+    """Return the class indices `(n,)` of labels `(n, classes)` with one class each; other labels unchanged.
 
     >>> class_targets(torch.eye(3, dtype=torch.bool))
     tensor([0, 1, 2])
@@ -200,7 +200,7 @@ def load_resized(
     workers: int | None,
     progress: bool,
 ) -> ResizedImages:
-    """Implement `ImageSet.resized`, which describes the arguments."""
+    """Implement `ImageSet.resized`; see there for the arguments."""
     check_fit(fit)
     if size < 1:
         raise DataError(f"the size of an image is 1 or more, not {size}")
@@ -252,26 +252,26 @@ def _already_square(images: "ImageSet", size: int) -> Tensor | None:
 
 
 def _key(images: "ImageSet", size: int, fit: Fit) -> str:
-    """Return a cache key for these images at this size, which changes when any of them changes."""
+    """Return a cache key for these images at this size; it changes when any image changes."""
     digest = hashlib.sha256(f"{size}|{fit}|{images.channels}".encode())
     for index in images.indices:
         digest.update(b"\0" + os.fsencode(images.reader.key(int(index))))
     return digest.hexdigest()[:32]
 
 
-# A view of the whole image is then as sharp as it can be, and one of a quarter of its area still is.
+# Stored size / view size: with 2, a crop of a quarter of the area has as many pixels as the view.
 _SHARPNESS: Final = 2
 
 
-# Images of at most this side have no pixel to spare for a margin.
+# Images up to this side length are stored without a margin.
 _SMALL: Final = 64
 
 
 class UncroppedImages(NamedTuple):
-    """Squares, and the true heights and widths `(n, 2)` of what was brought to that shape; None for what is square.
+    """Images squashed to squares, with their original heights and widths `(n, 2)`; None if they were square.
 
-    A crop of the original is a rectangle of the square as well, so that images of different shapes are one tensor,
-    and one product of matrices cuts a whole batch out of it and undoes the distortion.
+    Images of different shapes thus form one tensor. A crop of the original is a rectangle of the square as well, so one
+    matrix product crops a whole batch and undoes the distortion.
     """
 
     images: ResizedImages
@@ -279,7 +279,7 @@ class UncroppedImages(NamedTuple):
 
 
 def with_margin(size: int) -> int:
-    """Return the side at which to store images for views of that size: 8/7 of it, unless it is small.
+    """Return the side length at which to store images for views of this size: 8/7 of it, unless it is small.
 
     >>> with_margin(224), with_margin(28)
     (256, 28)
@@ -288,7 +288,7 @@ def with_margin(size: int) -> int:
 
 
 def open_uncropped(images: "ImageSet", size: int, *, strict: bool = False, progress: bool = True) -> UncroppedImages:
-    """Return all of each image, at most twice the size of its views, and no larger than the largest original."""
+    """Load whole images, at twice the size of the views, or that of the largest original if that is smaller."""
     shapes = images.shapes()
     side = min(_SHARPNESS * size, int(shapes.max()))
     resized = images.resized(side, "squash", strict=strict, progress=progress)

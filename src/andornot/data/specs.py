@@ -9,13 +9,13 @@ from typing import Final
 
 from .errors import DataError
 
-_SOURCE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]+)(:|(?=\?)|\Z)")  # two letters: C: is a drive
+_SOURCE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]+)(:|(?=\?)|\Z)")  # at least two letters: C: is a drive
 _OPTION: Final = re.compile(r"([a-z_]+)=([^&?]*)")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A source (None: to be recognised by what lies at the path), a path (may be empty), and options as text."""
+    """A source (None: detect it from the path), a path (may be empty), and options as text."""
 
     source: str | None
     path: str = ""
@@ -27,7 +27,7 @@ class Spec:
 
 
 def parse_spec(text: str, known: Collection[str]) -> Spec:
-    """Parse a spec; `known` are the names of the sources. No file is read.
+    """Parse a spec without reading files; `known` are the names of the sources.
 
     >>> parse_spec("voc:/data/VOCdevkit?years=2007&difficult=yes", ["voc"])
     Spec(source='voc', path='/data/VOCdevkit', options={'years': '2007', 'difficult': 'yes'})
@@ -47,7 +47,7 @@ def parse_spec(text: str, known: Collection[str]) -> Spec:
         option = _OPTION.fullmatch(piece)
         if option is None:
             if source is None:
-                return Spec(None, rest)  # a file name may have a question mark in it
+                return Spec(None, rest)  # a file name may contain a question mark
             raise DataError(f'"{piece}" in "{text}" is no option; options look like {source}:…?name=value&name=value')
         if option[1] in options:
             raise DataError(f'"{text}" has the option {option[1]} twice')
@@ -56,7 +56,7 @@ def parse_spec(text: str, known: Collection[str]) -> Spec:
 
 
 def as_number(name: str, value: str) -> int:
-    """Parse a whole number from 0."""
+    """Parse a non-negative integer."""
     if not (value.isascii() and value.isdigit() and len(value) <= 15):
         raise DataError(f"{name}={value}: expected a whole number, as in {name}=1000")
     return int(value)
@@ -88,7 +88,7 @@ def check_split(split: str | None, splits: Sequence[str], where: object) -> None
 
 
 def check_folder(path: Path) -> None:
-    """Raise a DataError if there is no readable folder at the path."""
+    """Raise a DataError unless the path is a readable folder."""
     if not exists(path):
         raise DataError(f"{path}: no such folder")
     if not path.is_dir():
@@ -98,5 +98,5 @@ def check_folder(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a path exists; False also for an invalid one, such as with a null character."""
+    """Return whether a path exists; False for invalid paths, such as those with a null character."""
     return os.path.exists(path)  # noqa: PTH110

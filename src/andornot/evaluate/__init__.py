@@ -8,17 +8,26 @@ Names are imported on first use, because the experiments load torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import EvaluationError
+from ..errors import EvaluationError
 
 if TYPE_CHECKING:
-    from .experiments.conditions import CONDITIONS, Condition
+    from .experiments.comparing import compare_runs
     from .experiments.config import RetrievalConfig
     from .experiments.degrees import evaluate_degrees
-    from .experiments.knn import evaluate_knn
-    from .experiments.linear import LARS, LinearConfig, LinearResult, evaluate_linear, measure_linear
+    from .experiments.leaderboard import evaluate_logic
+    from .experiments.linear import LARS, LinearConfig, LinearResult, evaluate_knn, evaluate_linear, measure_linear
     from .experiments.multilabel import MultilabelConfig, MultilabelResult, evaluate_multilabel, measure_multilabel
     from .experiments.operability import measure_operability
-    from .experiments.operators import ARITHMETIC, CANDIDATES, OPERATORS, PAPER, Operands, Operator
+    from .experiments.operators import (
+        ARITHMETIC,
+        CANDIDATES,
+        CONDITIONS,
+        OPERATORS,
+        PAPER,
+        Condition,
+        Operands,
+        Operator,
+    )
     from .experiments.retrieval import choose_images, encode_task
     from .experiments.retrieval_report import evaluate_operability
     from .experiments.sets import gallery_and_queries, train_and_test
@@ -27,21 +36,22 @@ if TYPE_CHECKING:
     from .metrics.operability import closeness, summarize_runs
     from .metrics.ranking import (
         average_precision,
+        best_features,
         knn_accuracy,
         mean_average_precision,
         occurrence_rates,
         precision_at,
+        random_halves,
+        separation,
     )
-    from .metrics.separation import best_features, random_halves, separation
     from .report.outcome import Figure, Outcome, Section, Table
     from .report.writing import write_outcome
 
 _LAZY: Final = {
-    "experiments.conditions": ("CONDITIONS", "Condition"),
+    "experiments.comparing": ("compare_runs",),
     "experiments.config": ("RetrievalConfig",),
     "experiments.degrees": ("evaluate_degrees",),
-    "experiments.knn": ("evaluate_knn",),
-    "experiments.linear": ("LARS", "LinearConfig", "LinearResult", "evaluate_linear", "measure_linear"),
+    "experiments.linear": ("LARS", "LinearConfig", "LinearResult", "evaluate_knn", "evaluate_linear", "measure_linear"),
     "experiments.multilabel": (
         "MultilabelConfig",
         "MultilabelResult",
@@ -49,21 +59,33 @@ _LAZY: Final = {
         "measure_multilabel",
     ),
     "experiments.operability": ("measure_operability",),
-    "experiments.operators": ("ARITHMETIC", "CANDIDATES", "OPERATORS", "PAPER", "Operands", "Operator"),
+    "experiments.operators": (
+        "ARITHMETIC",
+        "CANDIDATES",
+        "CONDITIONS",
+        "OPERATORS",
+        "PAPER",
+        "Condition",
+        "Operands",
+        "Operator",
+    ),
     "experiments.retrieval": ("choose_images", "encode_task"),
     "experiments.retrieval_report": ("evaluate_operability",),
     "experiments.sets": ("gallery_and_queries", "train_and_test"),
+    "experiments.leaderboard": ("evaluate_logic",),
     "experiments.words": ("evaluate_words",),
     "metrics.intervals": ("Interval", "MeanStd", "bootstrap", "bootstrap_ratio", "paired_difference", "wilson"),
     "metrics.operability": ("closeness", "summarize_runs"),
     "metrics.ranking": (
         "average_precision",
+        "best_features",
         "knn_accuracy",
         "mean_average_precision",
         "occurrence_rates",
         "precision_at",
+        "random_halves",
+        "separation",
     ),
-    "metrics.separation": ("best_features", "random_halves", "separation"),
     "report.outcome": ("Figure", "Outcome", "Section", "Table"),
     "report.writing": ("write_outcome",),
 }
@@ -97,10 +119,12 @@ __all__ = [
     "bootstrap_ratio",
     "choose_images",
     "closeness",
+    "compare_runs",
     "encode_task",
     "evaluate_degrees",
     "evaluate_knn",
     "evaluate_linear",
+    "evaluate_logic",
     "evaluate_multilabel",
     "evaluate_operability",
     "evaluate_words",

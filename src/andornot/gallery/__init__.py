@@ -1,4 +1,4 @@
-"""Galleries: images that are stored by Lance and searched with formulas."""
+"""Galleries: images stored with Lance and searched with formulas."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .gallery import Gallery
     from .hits import Hit, Hits, Reason, TermBox
     from .indexing import Summary
-    from .query_vectors import EmptyQueryError
+    from .queries import EmptyQueryError
     from .repairing import Repaired
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EmptyQueryError": "query_vectors",
+    "EmptyQueryError": "queries",
     "Gallery": "gallery",
     "Hit": "hits",
     "Hits": "hits",

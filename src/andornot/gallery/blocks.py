@@ -1,7 +1,7 @@
 """The columns that a search scans, in memory, fragment by fragment.
 
-Lance never changes a fragment, but for rows that are deleted. So a new version of a gallery shares the blocks of the
-old one, and only new fragments are read.
+Lance fragments are immutable except for deleted rows, so a new version of a gallery shares the blocks of the old one
+and reads only new fragments.
 """
 
 from __future__ import annotations
@@ -10,40 +10,67 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ..concepts import (
+    Approximation,
+    ImageNetVocabulary,
+    Meaning,
+    NamedFeature,
+    Noun,
+    PhraseVocabulary,
+    QuantizedClasses,
+    WordError,
+    vocabulary_for,
+)
+from ..concepts.heads import heads_for
+from ..concepts.imagenet import NOTHING, weights_of_bytes
+from ..concepts.nouns import NUM_CLASSES
 from ..model import Model
 from ..similarity import Components, evenly
-from ..words import ImageNetVocabulary, Meaning, NamedFeature, Noun, PhraseVocabulary, QuantizedClasses
-from ..words.imagenet import weights_of_bytes
-from ..words.nouns import NUM_CLASSES
 from .encoding import classes_from_bytes, num_regions, probabilities_from_bytes
 from .filters import EVERYTHING, ResolvedFilter
-from .projections import FIT_SAMPLE, REGION_DIMENSIONS, RegionBasis, fit_wholes, load_components, whole_codes
-from .rows import ACTIVATIONS, CLASSES, FULL_REGIONS, LISTING, NAMED, REGIONS, Listing, listing_of
+from .projections import (
+    FIT_SAMPLE,
+    REGION_DIMENSIONS,
+    NamedProjector,
+    RegionBasis,
+    fit_wholes,
+    load_components,
+    whole_codes,
+)
+from .rows import ACTIVATIONS, CLASSES, FULL_REGIONS, NAMED, RECORD, REGIONS, Listing, listing_of
 from .table import ImageTable
 
 if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-# Words whose support is kept, once computed.
+# Number of words whose support is cached.
 _KEPT_WORDS: Final = 16
 _ROWS_AT_ONCE: Final = 8192
-# A weight of nothing.
-_NOTHING: Final = 255
+# Cached attributes that depend on the rows alone, not on the projections.
+_OF_ROWS: Final = frozenset(["ids", "listing", "_classes", "_named"])
 
 
 class CodeProjector:
-    """The projections of one version of a gallery; those of a small gallery are fitted when they are first needed."""
+    """The projections of one version of a gallery; in a small gallery they are fitted on first use."""
 
     def __init__(self, table: ImageTable, model: Model) -> None:
         self.table, self.model = table, model
+
+    @cached_property
+    def words(self) -> ImageNetVocabulary | PhraseVocabulary | None:
+        """The vocabulary of the model, or None."""
+        try:
+            return vocabulary_for(self.model.backbone)
+        except WordError:
+            return None
 
     @cached_property
     def components(self) -> Components:
@@ -53,8 +80,19 @@ class CodeProjector:
         return fit_wholes(self.model, self.table.activations(evenly(self.table.ids, FIT_SAMPLE)))
 
     @cached_property
+    def names(self) -> NamedProjector | None:
+        """The projector that adds named features to the vectors of whole images; None if they are not stored."""
+        heads = heads_for(self.model.backbone.name)
+        return None if heads is None or NAMED not in self.table.columns else NamedProjector(heads.names)
+
+    @property
+    def dimensions(self) -> int:
+        """The dimensions of the vectors of whole images."""
+        return self.components.axes.shape[1] + (0 if self.names is None else len(self.names))
+
+    @cached_property
     def basis(self) -> RegionBasis | None:
-        """The projection of regions; None for a model without any, and for an empty gallery."""
+        """The projection of regions; None if the model has no regions or the gallery is empty."""
         state = self.table.state
         if not num_regions(state.grid) or not len(self.table):
             return None
@@ -68,7 +106,7 @@ class CodeProjector:
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a fragment, which make a block: the whole of it, or a part."""
+    """The rows of a fragment that form a block: all of them, or a range."""
 
     fragment: int
     files: tuple[str, ...]
@@ -78,7 +116,7 @@ class Part:
 
 
 def parts_of(dataset: lance.LanceDataset, shard: int = 0, shards: int = 1) -> list[Part]:
-    """Return the parts of a dataset that a shard holds, when all of it is shared out evenly among so many."""
+    """Return the parts of a dataset in one shard, when it is divided evenly among `shards` shards."""
     total = dataset.count_rows()
     first, last = total * shard // shards, total * (shard + 1) // shards
     parts, at = [], 0
@@ -93,17 +131,11 @@ def parts_of(dataset: lance.LanceDataset, shard: int = 0, shards: int = 1) -> li
 
 
 class Block:
-    """The rows of a part in memory, in the order of their ids. Each column is read when it is first needed."""
+    """The rows of a part in memory, ordered by id. Each column is read on first use."""
 
-    def __init__(
-        self,
-        table: ImageTable,
-        projector: CodeProjector,
-        words: ImageNetVocabulary | PhraseVocabulary | None,
-        part: Part,
-    ) -> None:
+    def __init__(self, table: ImageTable, projector: CodeProjector, part: Part) -> None:
         self.part = part
-        self._table, self._projector, self._words = table, projector, words
+        self._table, self._projector = table, projector
         self._lock = threading.RLock()
         self._support: dict[Meaning, Tensor] = {}
 
@@ -111,7 +143,7 @@ class Block:
         return len(self.ids)
 
     def _read(self, columns: Sequence[str]) -> pa.Table:
-        """Return some columns, in the order of the ids."""
+        """Return some columns, ordered by id."""
         with self._table.storage.reading():
             rows = self._table.fragment(self.part.fragment).to_table(
                 columns=["id", *columns], offset=self.part.start, limit=self.part.count
@@ -126,28 +158,32 @@ class Block:
 
     @cached_property
     def listing(self) -> Listing:
-        """What filters need."""
-        return listing_of(self._read([name for name in LISTING if name != "id"]), str(self._table.storage))
+        """The columns that filters use."""
+        return listing_of([self._table.checked(self._read(RECORD[1:]))])
 
     def rows(self, where: ResolvedFilter) -> np.ndarray:
-        """Return the places `(m,)` of the images that pass a filter, ascending."""
+        """Return the row indices `(m,)` of the images that pass a filter, ascending."""
         with self._lock:
             return np.arange(len(self)) if where == EVERYTHING else np.flatnonzero(where.mask(self.listing))
 
     def codes(self, rows: np.ndarray) -> Tensor:
-        """Return the codes `(m, d)` int8 of rows, which ascend. Not to be written to."""
+        """Return the codes `(m, d)` int8 of ascending rows, with named features. Do not modify the result in place."""
         with self._lock:
             return self._codes[_index(rows)]
 
     @cached_property
     def _codes(self) -> Tensor:
+        codes, names = self._stored_codes(), self._projector.names
+        return codes if names is None else names.codes(codes, probabilities_from_bytes(self._named))
+
+    def _stored_codes(self) -> Tensor:
         column = self._table.state.codes
         if not column:
             return torch.from_numpy(self._computed_codes(self._read([ACTIVATIONS])))
         rows = self._read([column])
         content, valid = self._table.unseal(rows, column)
         codes = content.view(np.int8)
-        if not valid.all():  # rows from before the projection was fitted
+        if not valid.all():  # rows written before the projection was fitted
             missing = self._table.take(rows["id"].to_numpy()[~valid], [ACTIVATIONS])
             codes[~valid] = self._computed_codes(missing)
         return torch.from_numpy(codes)
@@ -157,7 +193,7 @@ class Block:
         return whole_codes(self._projector.model, self._projector.components, activations)
 
     def regions(self, rows: np.ndarray) -> Tensor:
-        """Return the codes `(m, R, 64)` int8 of the regions of rows, 0 for an image that has none."""
+        """Return the region codes `(m, R, 64)` int8 of rows; zeros for images without regions."""
         with self._lock:
             return self._regions[0][_index(rows)]
 
@@ -176,7 +212,7 @@ class Block:
         if state.basis:
             content, valid = self._table.unseal(rows, REGIONS)
             codes = torch.from_numpy(content.view(np.int8)).view(len(rows), count, REGION_DIMENSIONS)
-            if not valid.all():  # rows whose regions are not codes yet
+            if not valid.all():  # rows whose regions are still stored as activations
                 missing = np.flatnonzero(~valid)
                 full, there = self._full_regions(self._table.take(rows["id"].to_numpy()[missing], [FULL_REGIONS]))
                 codes[torch.from_numpy(missing[there])] = basis.codes(full)
@@ -189,7 +225,7 @@ class Block:
         return codes, valid
 
     def _full_regions(self, rows: pa.Table) -> tuple[Tensor, np.ndarray]:
-        """Return the activations `(m, R, width)` of those rows that have regions, and which have."""
+        """Return the region activations `(m, R, width)` of the rows that have them, and a mask of these rows."""
         content, valid = self._table.unseal(rows, FULL_REGIONS)
         state = self._table.state
         full = content[valid].view(np.float16).reshape(int(valid.sum()), num_regions(state.grid), state.width)
@@ -198,7 +234,7 @@ class Block:
     # --- words ------------------------------------------------------------------------------------------------------
 
     def support(self, meaning: Meaning) -> Tensor:
-        """Return how far each image supports a word, `(n,)` from 0 to 1."""
+        """Return the support of each image for a word, `(n,)` from 0 to 1."""
         with self._lock:
             if meaning not in self._support:
                 if len(self._support) >= _KEPT_WORDS:
@@ -211,13 +247,24 @@ class Block:
             return torch.from_numpy(self._classes.support(meaning.classes))
         if isinstance(meaning, NamedFeature):
             return torch.from_numpy(probabilities_from_bytes(self._named[:, meaning.column]))
-        assert self._words is not None, "a phrase has a meaning only where a text tower is"
+        if isinstance(meaning, Approximation):
+            return self._approximate(meaning)
+        words = self._projector.words
+        assert words is not None, "a phrase has a meaning only where a text tower is"
         parts = [torch.empty(0)]
         for start in range(0, len(self), _ROWS_AT_ONCE):
             activations = self._table.activations(self.ids[start : start + _ROWS_AT_ONCE])
             directions = normalize(torch.from_numpy(activations).float(), dim=-1)
-            parts.append(self._words.support(meaning, directions))
+            parts.append(words.support(meaning, directions))
         return torch.cat(parts)
+
+    def _approximate(self, phrase: Approximation) -> Tensor:
+        """Return the support of each image for a phrase; 0 if its classes are not stored."""
+        scores, known = self._classes.scores(phrase.weights[:NUM_CLASSES].numpy())
+        weights = phrase.weights[NUM_CLASSES:].numpy()
+        for column in np.flatnonzero(weights) if NAMED in self._table.columns else ():
+            scores += weights[column] * np.sqrt(probabilities_from_bytes(self._named[:, column]))
+        return phrase.support_of(torch.from_numpy(scores)) * torch.from_numpy(known)
 
     @cached_property
     def _classes(self) -> TopClasses:
@@ -226,78 +273,79 @@ class Block:
 
     @cached_property
     def _named(self) -> np.ndarray:
-        """The named features of each image `(n, K)`, as they are stored."""
+        """The named features of each image `(n, K)`, in stored form."""
         return self._table.unseal(self._read([NAMED]), NAMED)[0]
 
     # --- other versions ---------------------------------------------------------------------------------------------
 
     def for_version(self, table: ImageTable, projector: CodeProjector, part: Part) -> Block | None:
-        """Return this block for another version, with what is in memory; None if it has other rows or codes."""
-        old, new = self._table.state, table.state
-        same_file = (part.fragment, part.files[:1], part.start) == (
-            self.part.fragment,
-            self.part.files[:1],
-            self.part.start,
-        )
-        if not same_file or part.count > self.part.count:
+        """Return this block for another version, with its cached columns; None if the rows or codes differ."""
+        before, after = ((one.fragment, one.files[0], one.start, one.count, one.deleted) for one in (self.part, part))
+        if before[:3] != after[:3] or part.count > self.part.count:
             return None
-        block = Block(table, projector, self._words, part)
+        block, kept = Block(table, projector, part), cast("slice | np.ndarray", slice(None))
+        old, new = self._table.state, table.state
         with self._lock:
-            if part.deleted == self.part.deleted and part.count == self.part.count:
-                kept = None
-                block.__dict__["ids"] = self.ids
+            if before == after:
+                block.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS & self.__dict__.keys()})
             else:
                 kept = np.flatnonzero(np.isin(self.ids, block.ids))
                 if len(kept) != len(block.ids):
                     return None
-            known = self.__dict__
-            if "_codes" in known and old.codes and old.codes == new.codes:
-                block.__dict__["_codes"] = self._codes if kept is None else self._codes[torch.from_numpy(kept)]
-            if "_regions" in known and old.basis and old.basis == new.basis:
-                codes, has = self._regions
-                block.__dict__["_regions"] = (
-                    (codes, has) if kept is None else (codes[torch.from_numpy(kept)], has[kept])
-                )
-            if kept is None:
-                same = ("_classes", "_named", "listing")
-                block.__dict__.update({name: known[name] for name in same if name in known})
+            if "_codes" in self.__dict__ and old.codes and old.codes == new.codes:
+                block.__dict__["_codes"] = self._codes[kept]
+            if "_regions" in self.__dict__ and old.basis and old.basis == new.basis:
+                block.__dict__["_regions"] = self._regions[0][kept], self._regions[1][kept]
         return block
 
 
 class TopClasses:
-    """The top classes of images, to be scanned for those of a word.
+    """The top classes of images, scanned for the classes of a word.
 
-    A scan takes 0.2 s per million images; to sort them by class first would take ten seconds.
+    A scan takes 0.2 s per million images; sorting them by class first would take ten seconds.
     """
 
     def __init__(self, top: QuantizedClasses, valid: np.ndarray) -> None:
-        """Take top classes, and which images have any `(n,)`."""
+        """Initialize from top classes and a mask `(n,)` of the images that have any."""
         self._classes, self._weights = top.classes.numpy(), top.weights.numpy()
-        self._weights[~valid] = _NOTHING
+        self._weights[~valid] = NOTHING
+
+    def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the cosines `(n,)` of square-root class weights with unit `weights` `(1000,)`, and a validity mask."""
+        scores = np.zeros(len(self._classes), np.float32)
+        known = np.zeros(len(self._classes), bool)
+        for start in range(0, len(scores), _ROWS_AT_ONCE):
+            classes, stored = (part[start : start + _ROWS_AT_ONCE] for part in (self._classes, self._weights))
+            squares = weights_of_bytes(stored) * (stored < NOTHING)
+            lengths = np.sqrt(squares.sum(1))
+            found = (np.sqrt(squares) * weights.take(classes, mode="clip")).sum(1)
+            some = known[start : start + len(classes)] = lengths > 0
+            np.divide(found, lengths, out=scores[start : start + len(classes)], where=some)
+        return scores, known
 
     def support(self, wanted: Sequence[int]) -> np.ndarray:
-        """Return the summed weights of some classes in images, at most 1, `(n,)` float32."""
+        """Return the summed weights of the wanted classes in each image, at most 1, `(n,)` float32."""
         is_wanted = np.zeros(NUM_CLASSES, bool)
         is_wanted[list(wanted)] = True
         images, count = self._classes.shape
         result = np.empty(images, np.float32)
         for start in range(0, images, _ROWS_AT_ONCE):
             classes, weights = (part[start : start + _ROWS_AT_ONCE] for part in (self._classes, self._weights))
-            # Few of the classes are wanted: only their weights are looked up and added.
+            # Few of the classes are wanted, so only their weights are looked up and added.
             found = np.flatnonzero(is_wanted.take(classes.reshape(-1), mode="clip"))
             bytes_found = weights.reshape(-1)[found]
-            values = weights_of_bytes(bytes_found) * (bytes_found < _NOTHING)
+            values = weights_of_bytes(bytes_found) * (bytes_found < NOTHING)
             result[start : start + len(classes)] = np.bincount(found // count, values, minlength=len(classes))
         return result.clip(max=1, out=result)
 
 
 def _index(rows: np.ndarray) -> slice | Tensor:
-    """Return rows that follow each other as a slice, which is read without a copy."""
+    """Return consecutive rows as a slice, which avoids a copy."""
     if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return torch.from_numpy(rows)
 
 
 def spans(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Yield rows some at a time."""
+    """Yield rows in spans of at most `size`."""
     return (rows[start : start + size] for start in range(0, len(rows), size))

@@ -1,7 +1,7 @@
-"""Checksums of rows, and of what describes a version of a table: its manifest, its deletion files, and its indexes.
+"""Checksums of the metadata of a table version: its manifest, deletion files and indexes.
 
-Lance has none, and a wrong byte must never become a wrong answer. Only for galleries on a disk: object stores check
-what they store.
+Lance has no checksums. They are written for local galleries only, because object stores verify their own data. `table`
+is the folder of the dataset.
 """
 
 from __future__ import annotations
@@ -9,51 +9,12 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 if TYPE_CHECKING:
     import lance
-SIZE: Final = 4
-
-
-def hash_rows(ids: np.ndarray, content: np.ndarray) -> np.ndarray:
-    """Return the checksums `(n,)` uint32 of rows of bytes `(n, k)`, bound to the ids of their images."""
-    if not len(content):
-        return np.empty(0, np.uint32)
-    size = content.shape[1]
-    # One view for all rows: slicing an array row by row takes five times as long.
-    whole = memoryview(np.ascontiguousarray(content).data).cast("B")
-    rows = [whole[start : start + size] for start in range(0, len(whole), size)]
-    starts = (ids & 0xFFFFFFFF).tolist()
-    return np.fromiter(map(zlib.crc32, rows, starts), np.uint32, len(content))
-
-
-def hash_ids(ids: np.ndarray) -> np.ndarray:
-    """Return checksums `(n,)` uint32 of ids, all at once: they are read more often than anything else."""
-    return ((ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.uint32)
-
-
-def hash_texts(ids: np.ndarray, texts: Iterable[bytes]) -> np.ndarray:
-    """Return the checksums `(n,)` uint32 of texts, bound to the ids of their images."""
-    return np.fromiter(map(zlib.crc32, texts, (ids & 0xFFFFFFFF).tolist()), np.uint32, len(ids))
-
-
-def seal(ids: np.ndarray, content: np.ndarray) -> np.ndarray:
-    """Return rows of bytes `(n, k)` with their checksums behind them, `(n, k + 4)`."""
-    hashes = hash_rows(ids, content).astype("<u4").view(np.uint8).reshape(-1, SIZE)
-    return np.concatenate([content, hashes], 1)
-
-
-def unseal(ids: np.ndarray, sealed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what was sealed `(n, k)`, contiguous, and which rows are as they were written `(n,)` bool."""
-    content = np.ascontiguousarray(sealed[:, :-SIZE])
-    stored = np.ascontiguousarray(sealed[:, -SIZE:]).view("<u4").reshape(-1)
-    return content, hash_rows(ids, content) == stored
-
 
 _FOLDER: Final = "_checksums"
 _MANIFEST: Final = re.compile(r"(\d{20})\.manifest", re.ASCII)
@@ -61,83 +22,72 @@ _HIGHEST: Final = 2**64 - 1
 
 
 def manifest_of(table: Path, version: int) -> Path:
-    """Return the manifest of a version. Lance names them so that the newest one is listed first."""
+    """Return the path of a version's manifest. Lance names manifests so that the newest is listed first."""
     return table / "_versions" / f"{_HIGHEST - version:020}.manifest"
 
 
 def versions_of(table: Path) -> list[int]:
-    """Return the versions of a table that have a manifest, the newest first."""
+    """Return the versions of a table that have a manifest, newest first."""
     found = (_MANIFEST.fullmatch(path.name) for path in (table / "_versions").glob("*.manifest"))
     return sorted((_HIGHEST - int(match[1]) for match in found if match), reverse=True)
 
 
 def newest_version(table: Path) -> int | None:
     """Return the newest version of a table, by its manifest or its checksums; None if there is no table."""
-    # Checksums are written after the manifest: those that are found have one, unless it is lost.
+    # Checksums are written after the manifest, so a version with checksums but no manifest has lost it.
     with_checksums = [int(path.stem) for path in (table / _FOLDER).glob("*.json") if path.stem.isdecimal()]
     return max([*with_checksums, *versions_of(table)], default=None)
 
 
 def write_checksums(table: Path, dataset: lance.LanceDataset) -> None:
     """Store the checksums of a version that was just committed."""
-    known = _read(table, dataset.version) or {}
-    files = {str(path.relative_to(table)): 0 for path in _described(table, dataset)}
-    previous: Mapping[str, Any] = next(
-        (found for version in versions_of(table)[:8] if (found := _read(table, version))), {}
-    ).get("files", {})
-    content = {
-        "manifest": _hash(manifest_of(table, dataset.version)),
-        "files": {name: previous[name] if name in previous else _hash(table / name) for name in files},
-    }
-    if content == known:
-        return
-    text = json.dumps(content)
+    known: dict[str, int] = next(
+        (found["files"] for version in versions_of(table)[:8] if (found := _read(table, version))), {}
+    )
+    names = (str(path.relative_to(table)) for path in _described(table, dataset))
+    files = {name: known[name] if name in known else _hash(table / name) for name in names}
+    text = json.dumps({"manifest": _hash(manifest_of(table, dataset.version)), "files": files})
     (table / _FOLDER).mkdir(exist_ok=True)
-    # Not synced: a file that is lost or cut off by a power failure is as good as none.
+    # Not synced: a file lost or truncated by a power failure is treated as missing.
     _file(table, dataset.version).write_text(f"{zlib.crc32(text.encode()):08x} {text}", encoding="utf-8")
 
 
 def remove_checksums(table: Path) -> None:
-    """Remove the checksums of versions that are gone."""
+    """Remove the checksums of versions that no longer exist."""
     there = {f"{version}.json" for version in versions_of(table)}
     for path in (table / _FOLDER).glob("*.json"):
         if path.name not in there:
             path.unlink(missing_ok=True)
 
 
-def damaged_manifest(table: Path, version: int) -> bool:
-    """Return whether the manifest of a version is lost, or another one than was written; ask before it is used."""
+def remove_version(table: Path, version: int) -> None:
+    """Remove the manifest of a version, so that the previous version becomes the newest."""
+    manifest_of(table, version).unlink(missing_ok=True)
+    _file(table, version).unlink(missing_ok=True)
+
+
+def is_manifest_damaged(table: Path, version: int) -> bool:
+    """Return whether the manifest of a version is missing or differs from its checksum; check before using it."""
     stored = _read(table, version)
     if stored is None:
         return not manifest_of(table, version).exists()
     return bool(_hash(manifest_of(table, version)) != stored["manifest"])
 
 
-def remove_version(table: Path, version: int) -> None:
-    """Remove the manifest of a version, so that the one before it is the newest."""
-    manifest_of(table, version).unlink(missing_ok=True)
-    _file(table, version).unlink(missing_ok=True)
-
-
 def damaged_files(table: Path, version: int, folder: str, checked: set[str]) -> list[str]:
-    """Return the names of files of a version in a folder of the table that are not as they were written.
+    """Return the names of a version's files in a folder of the table whose checksums do not match.
 
-    `checked` are those that need not be read again; more are added to it.
+    `checked` holds the files that were already verified; newly verified files are added to it.
     """
-    stored = (_read(table, version) or {}).get("files", {})
-    damaged = []
-    for name, checksum in stored.items():
-        path = table / name
-        if name.startswith(folder) and str(path) not in checked:
-            if _hash(path) == checksum:
-                checked.add(str(path))
-            else:
-                damaged.append(name)
+    stored: dict[str, int] = (_read(table, version) or {}).get("files", {})
+    asked = {name: checksum for name, checksum in stored.items() if name.startswith(folder) and name not in checked}
+    damaged = [name for name, checksum in asked.items() if _hash(table / name) != checksum]
+    checked |= asked.keys() - damaged
     return damaged
 
 
-def _described(table: Path, dataset: lance.LanceDataset) -> Iterable[Path]:
-    """Yield the deletion files and the files of indexes of a version."""
+def _described(table: Path, dataset: lance.LanceDataset) -> Iterator[Path]:
+    """Yield the deletion files and the index files of a version."""
     for fragment in dataset.get_fragments():
         name = fragment.deletion_file()
         if name is not None:
@@ -152,19 +102,17 @@ def _file(table: Path, version: int) -> Path:
 
 
 def _read(table: Path, version: int) -> dict[str, Any] | None:
-    """Return the checksums of a version; None if they are not there or damaged themselves."""
+    """Return the checksums of a version; None if they are missing or damaged."""
     try:
         checksum, _, text = _file(table, version).read_text(encoding="utf-8").partition(" ")
     except (OSError, UnicodeError):
         return None
-    if checksum != f"{zlib.crc32(text.encode()):08x}":
-        return None
-    content: dict[str, Any] = json.loads(text)
+    content: dict[str, Any] | None = json.loads(text) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
     return content
 
 
 def _hash(path: Path) -> int:
-    """Return the checksum of a file; -1 for one that cannot be read."""
+    """Return the checksum of a file; -1 if it cannot be read."""
     try:
         return zlib.crc32(path.read_bytes())
     except OSError:

@@ -1,68 +1,60 @@
-"""Commits: rows that are put and removed become part of a gallery together.
+"""Atomic commits of added and removed rows.
 
-A commit writes new rows to files, waits until these are on the disk, and then adds them and removes replaced rows in
-one step. A process that is killed loses what it had not committed, and nothing else.
+A commit writes new rows to files, syncs them to disk, and then adds them and removes replaced rows in one step. A
+killed process loses only uncommitted rows.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from ..files import sync_files
+from .definitions import Definitions
 from .encoding import Extracted
-from .errors import DamagedError
 from .records import ImageRecord, State
-from .rows import (
-    ACTIVATIONS,
-    CONFIG_KEY,
-    image_rows,
-    sealed_column,
-)
-from .small_tables import read_unreadable, write_unreadable
-from .storage import IMAGES, Storage, load_lance
+from .rows import ACTIVATIONS, CONFIG_KEY, image_rows, sealed_column
+from .storage import Storage, load_lance
 from .table import ImageTable
 
 if TYPE_CHECKING:
     import lance
 
-# Ids are reserved in blocks, so that one that was given is never given again.
+# Ids are reserved in blocks, so that no id is ever used twice.
 _RESERVED_IDS: Final = 4096
-# Old versions and files stay this long for readers that may still use them.
+# Old versions and files are kept this long for readers that may still use them.
 KEEP: Final = timedelta(hours=1)
 
 
 class TableWriter:
-    """Changes of the table of images: rows are put and removed, and committed together."""
+    """Adds and removes rows of the image table, and commits the changes together."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.table = ImageTable.open(storage)
-        self.unreadable = read_unreadable(storage)
-        self._saved_unreadable = dict(self.unreadable)
+        self.unreadable = dict(self.table.unreadable)
         self._next_id = self.state.next_id
         self._rows: list[pa.Table] = []
         self._fragments: list[lance.FragmentMetadata] = []
         self._pending: set[int] = set()
         self._gone: set[int] = set()
-        self._drop_unused_columns()
 
     @property
     def state(self) -> State:
-        """The state as it is stored."""
+        """The stored state."""
         return self.table.state
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def new_id(self) -> int:
-        """Return an id that no image ever had."""
+        """Return an id that was never used."""
         if self._next_id >= self.state.next_id:
             self.save_state(next_id=self._next_id + _RESERVED_IDS)
         self._next_id += 1
@@ -70,11 +62,11 @@ class TableWriter:
 
     @property
     def uncommitted(self) -> int:
-        """How many rows wait for the next commit."""
+        """The number of uncommitted rows."""
         return len(self._pending)
 
     def put(self, rows: pa.Table, replaces: Collection[int] = ()) -> None:
-        """Add rows; `replaces` are the ids among them that are stored already."""
+        """Add rows; `replaces` are the ids among them that are already stored."""
         ids = set(rows["id"].to_pylist())
         if ids & self._pending:
             self.commit()
@@ -83,7 +75,7 @@ class TableWriter:
         self._gone |= set(replaces)
 
     def put_fragments(self, fragments: Sequence[str], ids: Collection[int], replaces: Collection[int] = ()) -> None:
-        """Add rows that a worker has written to files already, by the JSON of their fragments."""
+        """Add rows that a worker has already written, given the JSON of their fragments."""
         from lance.fragment import FragmentMetadata
 
         self._fragments += map(FragmentMetadata.from_json, fragments)
@@ -96,7 +88,7 @@ class TableWriter:
             self.commit()
         rows = self.table.take(np.array(sources, np.int64), sorted(self.table.columns))
         if len(rows) != len(sources):
-            raise DamagedError(str(self.storage), "rows of the table of images are missing")
+            raise self.table.damaged("rows of the table of images are missing")
         self.put(copy_rows(rows, records, self.table), replaces)
 
     def remove(self, identity: int) -> None:
@@ -106,83 +98,79 @@ class TableWriter:
         self._gone.add(identity)
 
     def commit(self) -> None:
-        """Make everything since the last commit part of the gallery."""
+        """Commit all changes since the last commit."""
         new = list(self._fragments)
         if self._rows:
             rows = pa.concat_tables(self._rows, promote_options="default")
             new += write_rows(self.storage, self.table.dataset, rows)
-        if new or self._gone:
-            operation = self._operation(new)
-            if operation is not None:
-                self._commit(operation)
+        updated, emptied = self._without(self._find_fragments(self._gone))
+        if updated or emptied:
+            self._apply("Update", removed_fragment_ids=emptied, updated_fragments=updated, new_fragments=new)
+        elif new:
+            self._apply("Append", new)
         for waiting in (self._rows, self._fragments, self._pending, self._gone):
             waiting.clear()
-        if self.unreadable != self._saved_unreadable:
-            write_unreadable(self.storage, self.unreadable)
-            self._saved_unreadable = dict(self.unreadable)
+        if self.unreadable != self.table.unreadable:
+            content = json.dumps([*self.unreadable.values()]).encode()
+            self.save_state(unreadable=self.storage.save_content("unreadable", content, ".json"))
 
-    def _operation(self, new: list[lance.FragmentMetadata]) -> Any:
-        operations = load_lance().LanceOperation
-        if not self._gone:
-            return operations.Append(new)
-        updated, emptied = [], []
-        listed = sorted(self._gone)
+    def drop_rows(self, ids: dict[int, list[int]], fragments: Iterable[int] = ()) -> None:
+        """Remove rows, given by fragment number, and whole fragments."""
+        updated, emptied = self._without(ids)
+        if updated or emptied or fragments:
+            self._apply("Update", removed_fragment_ids=[*emptied, *fragments], updated_fragments=updated)
+
+    def _find_fragments(self, ids: Collection[int]) -> dict[int, list[int]]:
+        """Return the ids that are stored, grouped by fragment number."""
+        if not ids:
+            return {}
         with self.storage.reading():
-            found = self.table.dataset.to_table(
-                columns=["id"], filter=f"id IN ({', '.join(map(str, listed))})", with_row_address=True
-            )
-            fragments = found["_rowaddr"].to_numpy() >> np.uint64(32)
-            ids = found["id"].to_numpy()
-            for number in np.unique(fragments).tolist():
-                condition = f"id IN ({', '.join(map(str, ids[fragments == number].tolist()))})"
-                left = self.table.fragment(int(number)).delete(condition)
-                if left is None:
-                    emptied.append(int(number))
-                else:
-                    updated.append(left)
-        if not (updated or emptied or new):
-            return None
-        if self.storage.folder is not None:
-            _sync_folder(self.storage.folder / IMAGES / "_deletions")
-        return operations.Update(removed_fragment_ids=emptied, updated_fragments=updated, new_fragments=new)
+            found = self.table.dataset.to_table(columns=["id"], filter=_is_one_of(ids), with_row_address=True)
+        numbers = (found["_rowaddr"].to_numpy() >> np.uint64(32)).astype(np.int64)
+        return {number: found["id"].to_numpy()[numbers == number].tolist() for number in np.unique(numbers).tolist()}
 
-    def _commit(self, operation: Any) -> None:
+    def _without(self, ids: dict[int, list[int]]) -> tuple[list[lance.FragmentMetadata], list[int]]:
+        """Return fragments with some rows deleted, and the numbers of fragments that are now empty."""
+        with self.storage.reading():
+            left = {number: self.table.fragment(number).delete(_is_one_of(own)) for number, own in ids.items()}
+        if left and self.storage.table is not None:
+            folder, recent = self.storage.table / "_deletions", time.time() - KEEP.total_seconds()
+            if folder.is_dir():
+                sync_files([*(file for file in folder.iterdir() if file.stat().st_mtime >= recent), folder])
+        return [one for one in left.values() if one is not None], [n for n, one in left.items() if one is None]
+
+    def _apply(self, operation: str, *arguments: Any, **more: Any) -> None:
+        """Commit a Lance operation."""
         lance, dataset = load_lance(), self.table.dataset
         with self.storage.reading():
             dataset = lance.LanceDataset.commit(
-                dataset, operation, read_version=dataset.version, storage_options=self.storage.options
+                dataset,
+                getattr(lance.LanceOperation, operation)(*arguments, **more),
+                read_version=dataset.version,
+                storage_options=self.storage.options,
             )
         self._opened(dataset)
 
     def _opened(self, dataset: lance.LanceDataset) -> None:
-        self.storage.sync_version(IMAGES, dataset)
+        self.storage.sync_version(dataset)
         self.table = ImageTable(self.storage, dataset)
 
     def save_state(self, **changes: Any) -> None:
-        """Store another state."""
+        """Store the state with changes."""
         state = replace(self.state, **changes)
-        if state == self.state:
-            return
-        with self.storage.reading():
-            dataset = self.table.dataset
-            dataset.update_config({CONFIG_KEY: state.to_json()})
-            dataset = self.storage.open(IMAGES)
-        self._opened(dataset)
+        if state != self.state:
+            with self.storage.reading():
+                self.table.dataset.update_config({CONFIG_KEY: state.to_json()})
+            self._opened(self.storage.open())
 
-    def _drop_unused_columns(self) -> None:
-        """Remove columns of codes that another projection made, or a process that was killed."""
-        unused = [name for name in self.table.columns if name.startswith("codes_") and name != self.state.codes]
-        if unused:
-            self._drop_columns(unused)
-
-    def _drop_columns(self, names: list[str]) -> None:
-        with self.storage.reading():
-            self.table.dataset.drop_columns(names)
-        self._opened(self.storage.open(IMAGES))
+    def save_definitions(self, definitions: Definitions) -> None:
+        """Store all definitions."""
+        content = json.dumps([*definitions.kept.items()]).encode()
+        self.save_state(definitions=self.storage.save_content("definitions", content, ".json"))
 
 
 def copy_rows(rows: pa.Table, records: Sequence[ImageRecord], table: ImageTable) -> pa.Table:
-    """Return stored rows as the rows of other records with the same contents, one for each row."""
+    """Return copies of stored rows for other records with the same content, one record per row."""
     ids = np.array([record.id for record in records], np.int64)
     copied = image_rows(records, Extracted(table.unseal(rows, ACTIVATIONS)[0].view(np.float16), None, None))
     for name in rows.column_names:
@@ -192,7 +180,7 @@ def copy_rows(rows: pa.Table, records: Sequence[ImageRecord], table: ImageTable)
 
 
 def write_rows(storage: Storage, dataset: lance.LanceDataset, rows: pa.Table) -> list[lance.FragmentMetadata]:
-    """Write rows to files of the dataset, and wait until they are on the disk; they count once they are committed."""
+    """Write rows to files of the dataset and sync them to disk. They take effect when they are committed."""
     from lance.fragment import write_fragments
 
     with storage.reading():
@@ -202,14 +190,11 @@ def write_rows(storage: Storage, dataset: lance.LanceDataset, rows: pa.Table) ->
 
 
 def sync_data(storage: Storage, fragments: Iterable[lance.FragmentMetadata]) -> None:
-    """Wait until the files of fragments are on the disk."""
-    if storage.folder is not None:
-        folder = storage.folder / IMAGES / "data"
+    """Sync the files of fragments to disk."""
+    if storage.table is not None:
+        folder = storage.table / "data"
         sync_files([*(folder / file.path for fragment in fragments for file in fragment.files), folder])
 
 
-def _sync_folder(folder: Path) -> None:
-    """Wait until the newest files of a folder are on the disk."""
-    if folder.is_dir():
-        recent = time.time() - KEEP.total_seconds()
-        sync_files([*(file for file in folder.iterdir() if file.stat().st_mtime >= recent), folder])
+def _is_one_of(ids: Iterable[int]) -> str:
+    return f"id IN ({', '.join(map(str, sorted(ids)))})"

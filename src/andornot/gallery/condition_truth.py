@@ -1,4 +1,4 @@
-"""The truth of conditions in the images of a block: exact, by bounds that leave most images out."""
+"""Exact truth of conditions in the images of a block, with bounds that exclude most images early."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..concepts import truth_of
 from ..logic import Formula
-from ..similarity import Scale, best_region_dot, best_region_index, int8_dot, truth_of_deviations
-from ..words import truth_of
+from ..similarity import Scale, best_region_dot, best_region_index, int8_dot, relative_truth, truth_of_deviations
 from .blocks import Block, spans
 from .plan import Best, ConditionPlan, Term, largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Images whose vectors are compared at once; and how many are scanned first, to know a bound for the others.
+# Images compared at once, and images scanned first to find a bound for the others.
 _BLOCK: Final = 2**15
 _FIRST: Final = 2**16
 _SPAN: Final = 2**18
-# Of more candidates than this the likeliest are computed first.
+# With more candidates than this, the most likely ones are computed first.
 _MANY: Final = 2**11
-# So many terms are enough to exclude most images.
+# This many terms are enough to exclude most images.
 _BOUNDED_TERMS: Final = 4
-# Deviations that are tried as bounds; exact in single precision, too.
+# Deviations tried as bounds; exact in single precision too.
 _STEPS: Final = torch.arange(-8, 16, 2**-5, dtype=torch.float64)
-# More than rounding may raise a truth above the highest that is possible.
+# Tolerance: more than rounding can raise a truth above its upper bound.
 _ROUNDING: Final = 1e-6
 
 
 def search_block(plan: ConditionPlan, block: Block, truths: TermTruths, best: Best) -> None:
     """Add the truest images of a block to the best.
 
-    A negated term can only make a condition less true. So it is computed only for images that would be among the best
-    without it. Nor are truths computed where one term alone makes the condition less true than the best so far.
+    A negated term can only lower the truth of a condition, so it is computed only for images that would be among the
+    best without it. Images in which a single term already makes the condition less true than the best so far are
+    skipped.
     """
     formula, logic = plan.formula, plan.logic
     positive = {formula.terms.index(term) for term in formula.positive_terms}
@@ -73,7 +74,7 @@ def search_block(plan: ConditionPlan, block: Block, truths: TermTruths, best: Be
 
 
 class TermTruths:
-    """The truths of the terms of a plan in the rows of a block. Rows ascend."""
+    """The truths of a plan's terms in the rows of a block. Row indices must be ascending."""
 
     def __init__(self, plan: ConditionPlan, block: Block) -> None:
         self._plan, self._block = plan, block
@@ -84,7 +85,7 @@ class TermTruths:
         self._words: dict[int, Term] = {n: term for n, term in enumerate(plan.terms) if term.word is not None}
 
     def of(self, rows: np.ndarray, only: Collection[int] | None = None) -> list[Tensor]:
-        """Return for each term its truths `(n,)` in rows; 0 for each that is not among `only` these."""
+        """Return the truths `(n,)` of each term in rows; zeros for terms that are not in `only`."""
         count = len(self._plan.terms)
         asked = range(count) if only is None else only
         truths = {
@@ -92,23 +93,32 @@ class TermTruths:
             for number, term in self._words.items()
             if number in asked and term.word is not None
         }
-        truths |= {number: truth_of_deviations(found) for number, found in self._deviations(rows, asked).items()}
+        deviations = self._deviations(rows, asked)
+        truths |= {number: self._truth(number, found, deviations) for number, found in deviations.items()}
         nothing = torch.zeros(len(rows), dtype=torch.float64)
         return [truths.get(number, nothing) for number in range(count)]
 
+    def _truth(self, number: int, found: Tensor, deviations: Mapping[int, Tensor]) -> Tensor:
+        """Return the truths of a term from its deviations; `deviations` also has the terms that it is relative to."""
+        term = self._plan.terms[number]
+        if not term.relative_to:
+            return truth_of_deviations(found)
+        wanted = reduce(torch.maximum, [deviations[other] for other in term.relative_to])
+        return relative_truth(found, wanted, term.examples)
+
     @property
     def with_vectors(self) -> Collection[int]:
-        """The numbers of the terms that are no words."""
+        """The numbers of the terms that are not words."""
         return self._wholes.keys()
 
     def reaching(self, rows: np.ndarray, least: Mapping[int, float]) -> tuple[np.ndarray, dict[int, Tensor]]:
-        """Return those rows in which some terms all reach their least deviation, and their truths."""
+        """Return the rows in which all given terms reach their minimum deviations, and the truths of these terms."""
         found = self._deviations(rows, least)
         kept = np.flatnonzero(reduce(torch.logical_and, [found[number] >= least[number] for number in least]))
         return rows[kept], {number: truth_of_deviations(found[number][kept]) for number in least}
 
     def best_regions(self, rows: np.ndarray) -> dict[int, np.ndarray]:
-        """Return the best region of each row for each term that is looked for in regions; -1 where there is none."""
+        """Return the best region of each row for each term that is searched in regions; -1 if there is none."""
         if not self._in_regions:
             return {}
         has = self._block.has_regions(rows)
@@ -129,7 +139,7 @@ class TermTruths:
         return {} if scale is None else {n: scale.select([place]) for place, n in enumerate(self._in_regions)}
 
     def _deviations(self, rows: np.ndarray, asked: Container[int]) -> dict[int, Tensor]:
-        """Return how far those terms that have vectors stand out in each row, `(n,)`."""
+        """Return the deviations `(n,)` in each row of the requested terms with vectors."""
         anywhere = {n: vector for n, vector in self._in_regions.items() if n in asked}
         has = self._block.has_regions(rows) if anywhere else np.zeros(len(rows), bool)
         wholes = {
@@ -153,7 +163,7 @@ class TermTruths:
 
 
 def _in_parts(rows: np.ndarray, queries: Tensor, compare: Callable[[np.ndarray], Tensor]) -> Tensor:
-    """Return the similarities `(Q, n)` of rows, compared some at a time: their vectors need much more memory."""
+    """Return the similarities `(Q, n)` of rows, computed in blocks to limit memory."""
     found = torch.empty(len(queries), len(rows))
     for start in range(0, len(rows), _BLOCK):
         part = rows[start : start + _BLOCK]
@@ -162,7 +172,7 @@ def _in_parts(rows: np.ndarray, queries: Tensor, compare: Callable[[np.ndarray],
 
 
 def positive_truth(formula: Formula, truths: Sequence[Tensor], logic: str) -> Tensor:
-    """Return the truth of a condition if nothing of its negated terms were there: `not` alone makes no match."""
+    """Return the truth of a condition if all negated terms were 0: `not` alone makes no match."""
     positive = formula.positive_terms
     pairs = zip(formula.terms, truths, strict=True)
     return formula.truth_of_terms(
@@ -170,11 +180,22 @@ def positive_truth(formula: Formula, truths: Sequence[Tensor], logic: str) -> Te
     )
 
 
-def _lower_bounds(formula: Formula, logic: str, reached: float, numbers: Sequence[int]) -> dict[int, float]:
-    """Return how far some terms must stand out, or the condition is less true than what was reached.
+def necessary_terms(formula: Formula, logic: str) -> list[int]:
+    """Return the numbers of the terms without which a condition cannot be true, such as those joined by `and`."""
+    known = [{number: torch.zeros(1)} for number in range(len(formula.terms))]
+    return [
+        number
+        for number, nothing in enumerate(known)
+        if formula.terms[number] in formula.positive_terms
+        and not formula.truth_of_terms(_most_favourable(formula, nothing), logic).any()
+    ]
 
-    That holds whatever the other terms are. Terms without which the condition may be as true are left out, such as
-    those of an `or`; and all of them where a term is both positive and negated.
+
+def _lower_bounds(formula: Formula, logic: str, reached: float, numbers: Sequence[int]) -> dict[int, float]:
+    """Return the minimum deviations of terms for the condition to be at least as true as `reached`.
+
+    The bounds hold whatever the other terms are. Terms that are not necessary, such as those of an `or`, have no bound;
+    if a term is both positive and negated, no term has one.
     """
     if math.isinf(reached) or not set(formula.positive_terms).isdisjoint(formula.negative_terms):
         return {}
@@ -188,7 +209,7 @@ def _lower_bounds(formula: Formula, logic: str, reached: float, numbers: Sequenc
 
 
 def _most_favourable(formula: Formula, known: Mapping[int, Tensor]) -> list[Tensor]:
-    """Return the truths of all terms that make a condition truest, except for those that are known."""
+    """Return truths for all terms: the known ones, and for the others those that make the condition most true."""
     most = torch.ones_like(next(iter(known.values())))
     positive = formula.positive_terms
     return [known.get(number, most * (term in positive)) for number, term in enumerate(formula.terms)]

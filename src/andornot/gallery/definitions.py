@@ -1,7 +1,7 @@
-"""Names that somebody gave to formulas, as a gallery keeps them.
+"""Named formulas that are stored in a gallery.
 
-In the formula that is kept, an image is `image:ID`, so that it is the same one wherever its file goes; a word is
-`word:NAME`, whatever is called so later; and a name alone is another definition.
+A stored formula refers to an image by `image:ID`, which stays valid when the file is moved; to a word by `word:NAME`,
+which no later definition can change; and to another definition by its bare name.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from ..concepts.nouns import normalized
 from ..errors import printable
 from ..logic import Atom, Formula, FormulaError
-from ..logic.atoms import RESERVED
+from ..logic.atoms import RESERVED, write_name
 from ..logic.parser import MAX_CHARACTERS, MAX_NESTING
-from ..words.nouns import normalized
 from .errors import GalleryError
 
 _LONGEST: Final = 100
 
 
 class Definitions:
-    """The definitions of one state of a gallery. Case, spaces, hyphens and underscores of a name do not matter."""
+    """The definitions of one version of a gallery. Names ignore case, spaces, hyphens and underscores."""
 
     def __init__(self, kept: Mapping[str, str]) -> None:
-        self._kept = kept
+        self.kept = kept
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
+        return iter(self.kept)
 
     def called(self, name: str) -> str | None:
         """Return the stored spelling of a definition; None if there is no such definition."""
-        return self._by_key.get(normalized(name)) if self._kept else None
+        return self._by_key.get(normalized(name)) if self.kept else None
 
     @cached_property
     def _by_key(self) -> dict[str, str]:
-        return {normalized(name): name for name in self._kept}
+        return {normalized(name): name for name in self.kept}
 
     def formula(self, name: str) -> Formula:
         """Return the stored formula of a definition."""
-        return Formula(self._kept[name])
+        return Formula(self.kept[name])
 
     def used_by(self, name: str) -> list[str]:
         """Return the definitions that a definition uses directly."""
@@ -65,32 +65,43 @@ class Definitions:
                 while way[-1] != name:
                     way.append(came_from[way[-1]])
                 return way[::-1]
-            if one not in came_from and one in self._kept:
+            if one not in came_from and one in self.kept:
                 came_from[one] = user
                 waiting += [(used, one) for used in self.used_by(one)]
         return []
 
     def with_one(self, name: str, formula: str) -> Definitions:
-        """Return these definitions with another one."""
-        return Definitions({**self._kept, name: formula})
+        """Return a copy with one definition added or replaced."""
+        return Definitions({**self.without(name).kept, name: formula})
+
+    def without(self, name: str) -> Definitions:
+        """Return a copy without one definition."""
+        return Definitions({other: formula for other, formula in self.kept.items() if other != name})
+
+    def renamed(self, name: str, new: str) -> Definitions:
+        """Return a copy with one definition renamed, also where others use it."""
+        kept = {}
+        for one, text in self.kept.items():
+            kept[new if one == name else one] = replaced(Formula(text), {Atom(name): write_name(new)}, f'"{one}"')
+        return Definitions(kept)
 
     def check_users(self, name: str) -> None:
-        """Raise a GalleryError if a definition, or one that uses it, cannot be written out."""
+        """Raise a GalleryError if a definition, or one that uses it, cannot be expanded."""
         affected = [name]
         for one in affected:
             affected += [user for user in self.users_of(one) if user not in affected]
         for one in affected:
             try:
-                Formula(f"({self.expanded(one).text})")  # as it stands in another formula
+                Formula(f"({self.expanded(one).text})")  # as it appears inside another formula
             except FormulaError as error:
                 raise GalleryError(f'"{one}" could not be written out: {error.message}') from None
 
     def expanded(self, name: str) -> Formula:
-        """Return the formula of a definition, with the definitions in it expanded in brackets."""
+        """Return the formula of a definition, with nested definitions expanded in parentheses."""
         return Formula(self._expanded(name, {}, ()))
 
     def _expanded(self, name: str, known: dict[str, str], trail: tuple[str, ...]) -> str:
-        if name not in self._kept:
+        if name not in self.kept:
             raise GalleryError(f'"{trail[-1]}" is defined by "{name}", which is defined no longer')
         if name in trail:
             raise GalleryError(f"these definitions go in a circle: {' → '.join((*trail, name))}")
@@ -109,7 +120,7 @@ class Definitions:
 
 
 def used_in(formula: Formula) -> list[str]:
-    """Return the definitions that a stored formula names."""
+    """Return the definitions that a stored formula uses."""
     return [atom.name for atom in formula.atoms if atom.is_plain]
 
 
@@ -127,7 +138,7 @@ def replaced(formula: Formula, texts: Mapping[Atom, str], who: str = "the formul
 
 
 def checked_name(name: str) -> str:
-    """Return the normalized name of a definition; a GalleryError if the name is not allowed."""
+    """Return the normalized name of a definition; raise a GalleryError if the name is not allowed."""
     chosen = " ".join(unicodedata.normalize("NFC", name).split())
     if not normalized(chosen) or chosen != printable(chosen):
         raise GalleryError("a definition needs a name of letters that can be seen")
@@ -147,7 +158,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 class Defined(NamedTuple):
-    """What `define` did: the name, its formula as people read it, and what is found by that name no longer, if any."""
+    """The result of `define`: the name, its readable formula, and what the name now hides, if anything."""
 
     name: str
     formula: str

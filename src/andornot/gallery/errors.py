@@ -1,10 +1,10 @@
-"""Errors of galleries: one line for the person who reads it."""
+"""Errors of galleries. Each message is one line for the user."""
 
 from ..errors import AndornotError
 
 
 class GalleryError(AndornotError):
-    """A mistake in what was asked of a gallery."""
+    """An invalid request to a gallery."""
 
 
 class QueryError(GalleryError):
@@ -12,11 +12,11 @@ class QueryError(GalleryError):
 
 
 class FilterError(GalleryError):
-    """A filter that names a folder, a label or a date that there is not."""
+    """A filter with an unknown folder or label, or an invalid date."""
 
 
 class DamagedError(GalleryError):
-    """A gallery whose files do not hold what was written to them."""
+    """A gallery whose files are damaged or missing."""
 
     def __init__(self, address: str, what: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Filters: which images of a gallery may be found, by folder, label or date."""
+"""Filters that restrict a search by folder, label or date."""
 
 import os
 from datetime import UTC, datetime
@@ -25,16 +25,17 @@ _FORMATS: Final = (
 
 
 class ResolvedFilter(NamedTuple):
-    """A filter with the whole path of its folder, as text, and times in seconds as `ImageRecord.taken` has them."""
+    """A filter with the absolute path of its folder, as text, and times in seconds as in `ImageRecord.taken`."""
 
     folder: str | None = None
     label: str | None = None
     after: int | None = None
     before: int | None = None
     file_dates: bool = False
+    exclude: tuple[int, ...] = ()
 
     def mask(self, listing: Listing) -> np.ndarray:
-        """Return which images of a listing pass, `(n,)` bool."""
+        """Return a mask `(n,)` of the images of a listing that pass."""
         passing = np.ones(len(listing.ids), bool)
         if self.folder is not None:
             inside = [is_inside(path, self.folder) for path in listing.folders]
@@ -46,6 +47,8 @@ class ResolvedFilter(NamedTuple):
             passing &= listing.taken >= self.after
         if self.before is not None:
             passing &= listing.taken < self.before
+        if self.exclude:
+            passing &= ~np.isin(listing.ids, self.exclude)
         if not self.file_dates and (self.after is not None or self.before is not None):
             passing &= listing.by_camera  # the date of a file says little about when the image was taken
         return passing
@@ -55,13 +58,14 @@ EVERYTHING: Final = ResolvedFilter()
 
 
 def resolve_filter(where: Filter, table: ImageTable) -> ResolvedFilter:
-    """Return the filter in terms of what is stored. A folder or label that no image has is a FilterError."""
+    """Return the filter in terms of stored values; raise a FilterError for an unknown folder or label."""
     return ResolvedFilter(
         None if where.folder is None else _whole_folder(table, where.folder),
         None if where.label is None else _known_label(table, where.label),
         None if where.after is None else _seconds(where.after),
         None if where.before is None else _seconds(where.before),
         where.file_dates,
+        where.exclude,
     )
 
 

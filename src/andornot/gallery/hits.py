@@ -1,21 +1,24 @@
-"""`Hit`: an image that was found, and why; `Hits`: what a search found, a list that shows itself in a notebook."""
+"""Results of a search: `Hit`, and `Hits`, a list that displays itself in a notebook."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import SupportsIndex, overload
+from typing import Literal, SupportsIndex, overload
 
+from ..concepts import WordNote
 from ..data import BrokenImageError, decode
 from ..notebook import MOST_TILES, TILE, Tile, tiles
 from .records import Origin
 
+Strength = Literal["strong", "maybe", "weak"]
+
 
 @dataclass(frozen=True)
 class Reason:
-    """A feature that carried a match: what it gave to the score beyond what it gives to the gallery's average image.
+    """A feature that contributed to a match. The contribution is relative to that of the gallery's average image.
 
-    `shown_by` are the images of the gallery with the highest degrees of it; `name` is what these show together, if
-    that can be said.
+    `shown_by` are the images of the gallery with the highest degrees of the feature; `name` is a word for what they
+    have in common, if there is one.
     """
 
     feature: int
@@ -34,14 +37,13 @@ class TermBox:
 
 @dataclass(frozen=True)
 class Hit:
-    """An image that was found. Smaller distances are nearer, whatever the score; that of a condition is 1 - truth.
+    """An image found by a search. Smaller distances are better for every score; for a condition it is 1 - truth.
 
-    `truth`, from 0 to 1, says how far the image stands out in the gallery by what was asked for. A weak one is what
-    the best of as many unrelated images may reach. `boxes` has a box for each term that was found in a region.
-
-    `taken` is its date, as "2024-05-31T18:00:00"; `taken_from` is "camera" if the camera noted it, and "file" where
-    there is only the time of the file. `words` say what it shows, if the gallery has words: few, and none where nothing
-    is likely.
+    `truth`, from 0 to 1, is the probability of a word; for an example it tells how far the image stands out in the
+    gallery. `strength` is "strong" if at least 80 % of such hits are right, "weak" if it may be a chance match, else
+    "maybe". `boxes` has a box for each term that was located, `terms` the truth of each term of a condition. `taken` is
+    the image's date, such as "2024-05-31T18:00:00"; `taken_from` is "camera" if it comes from EXIF, and "file" if it is
+    the modification time. `words` are the few words likely for the image, with probabilities, if the gallery has words.
     """
 
     path: str
@@ -51,13 +53,26 @@ class Hit:
     taken: str = ""
     taken_from: Origin = "file"
     truth: float = 0.0
-    is_weak: bool = False
+    strength: Strength = "maybe"
     boxes: tuple[TermBox, ...] = ()
-    words: tuple[str, ...] = ()
+    words: Mapping[str, float] = field(default_factory=dict, hash=False)
+    terms: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it may be a chance match."""
+        return self.strength == "weak"
 
 
 class Hits(list[Hit]):
-    """Images that were found, nearest first."""
+    """The hits of a search, best first.
+
+    `notes` explain how unknown words were interpreted; `understood` is the formula that plain text was read as.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), notes: Sequence[WordNote] = (), understood: str = "") -> None:
+        super().__init__(hits)
+        self.notes, self.understood = tuple(notes), understood
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Hit: ...
@@ -65,16 +80,18 @@ class Hits(list[Hit]):
     def __getitem__(self, index: slice) -> "Hits": ...
     def __getitem__(self, index: SupportsIndex | slice) -> "Hit | Hits":
         """Return a hit, or a slice as `Hits`."""
-        return Hits(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+        found = super().__getitem__(index)
+        return found if isinstance(found, Hit) else Hits(found, self.notes, self.understood)
 
     def _repr_html_(self) -> str:
         images = [(hit.path, f"#{hit.id}, {percent(hit.truth)}{' (weak)' * hit.is_weak}") for hit in self]
         note = "best first; under each its id, and how far it matches" if self else ""
+        note = "; ".join(filter(None, (note, *map(str, self.notes))))
         return show_images(f"{len(self):,} {'hit' if len(self) == 1 else 'hits'}", images, note)
 
 
 def percent(truth: float) -> str:
-    """Return a truth in percent; only 1 is 100 % and only 0 is 0 %.
+    """Return a truth in percent; only exactly 1 is 100 % and only exactly 0 is 0 %.
 
     >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
     ('90 %', '99 %', '100 %', '1 %')
@@ -84,7 +101,7 @@ def percent(truth: float) -> str:
 
 
 def weak_from(hits: Sequence[Hit]) -> int:
-    """Return the index from which on all hits are weak; the number of hits if the last one is not."""
+    """Return the index from which all hits are weak; the number of hits if the last one is not weak."""
     return next((place for place in range(len(hits), 0, -1) if not hits[place - 1].is_weak), 0)
 
 

@@ -1,8 +1,8 @@
-"""Indexing: new files are encoded, moved ones are recognised by their content, and those that are gone are dropped."""
+"""Indexing: encode new files, recognise moved ones by their content, and remove missing ones."""
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final, NamedTuple
 
@@ -11,22 +11,20 @@ from ..model import Model
 from ..progress import track
 from .encoding import Encode, EncodedBatch, Extracted, encode_files
 from .errors import GalleryError
-from .projections import whole_codes
 from .records import ImageRecord, UnreadableFile, file_stamp, is_inside
-from .rows import image_rows
-from .scanning import ScannedFile
-from .scope import Scope, find_files, is_gone
+from .rows import encoded_rows
+from .scanning import ScannedFile, Scope, find_files, is_gone
 from .writing import Writer
 
-# A process that is killed loses the work of at most so much time.
+# A killed process loses at most this many seconds of work.
 COMMIT_SECONDS: Final = 10.0
 
 
 @dataclass
 class Summary:
-    """What an `index` did: numbers of images; `broken` has the reason for each file that could not be read.
+    """The result of indexing, as numbers of images; `broken` has the reason for each file that could not be read.
 
-    `skipped` counts the files of kinds that are not supported: "video", or the endings of their names.
+    `skipped` counts unsupported files by kind: "video", or the file extension.
     """
 
     added: int = 0
@@ -44,22 +42,22 @@ class Summary:
 
     @property
     def is_news(self) -> bool:
-        """Whether anything has changed."""
+        """Whether anything changed."""
         return bool(self.added or self.changed or self.moved or self.removed)
 
 
 class _NewRow(NamedTuple):
-    """A row to be added: its record, and the stored image whose content it has; None for a content of the batch."""
+    """A row to add: its record, and the stored image with the same content; None for content of this batch."""
 
     record: ImageRecord
     source: int | None
 
 
 class Indexer:
-    """Brings a gallery up to date with the files in scope.
+    """Updates a gallery from the files in scope.
 
-    `suspect`: ids of images whose rows are damaged, to be encoded whatever their files look like. `encode` says where
-    that is done.
+    `suspect`: ids of images with damaged rows, which are re-encoded even if their files did not change. `encode` runs
+    the encoding, here or on a cluster.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class Indexer:
         self._writer, self._model, self._scope, self._encode = writer, model, scope, encode
         self._suspect = set(suspect)
         self._known = {record.path: record for record in writer.table.records()}
-        # By digest: the images that have that content. Those whose files are gone may be found under other names.
+        # Images by digest, to copy the features of known contents and to recognise moved files.
         self._with_content: dict[bytes, list[ImageRecord]] = {}
         for record in self._known.values():
             if record.id not in self._suspect:
@@ -78,11 +76,11 @@ class Indexer:
         self._last_commit = time.monotonic()
 
     def run(self, progress: bool | None) -> Summary:
-        """Index, with a commit every few seconds."""
+        """Index all files, with a commit every few seconds."""
         new = [path for path in self._scope.found if not self._is_unchanged(path)]
         self._model.reserve(len(new))
         with track("indexing", len(new), shown=progress) as bar:
-            for batch in self._encode(new, self._model, _KnownContents(self._with_content), self._identify):
+            for batch in self._encode(new, self._model, self._with_content.keys(), self._identify):
                 self._take(batch)
                 bar.note(**({"broken": len(self._summary.broken)} if self._summary.broken else {}))
                 bar.update(len(batch.files))
@@ -91,7 +89,7 @@ class Indexer:
         return self._summary
 
     def _identify(self, path: str) -> int:
-        """Return the id of a path that is known, or a new one."""
+        """Return the id of a known path, or a new id."""
         record = self._known.get(path)
         return self._writer.new_id() if record is None else record.id
 
@@ -112,7 +110,7 @@ class Indexer:
         return False
 
     def _take(self, batch: EncodedBatch) -> None:
-        """Make some files part of the gallery."""
+        """Add a batch of files to the gallery."""
         fresh = set(batch.digests)
         written = {} if batch.written is None else batch.written.ids
         rows: dict[int, _NewRow] = {}
@@ -121,8 +119,8 @@ class Indexer:
         again: list[str] = []
 
         def put(item: ScannedFile, identity: int, source: ImageRecord | None) -> None:
-            """Add a row with the content of a known image, or of the batch. Of two for one id, the later counts."""
-            record = _record(item, identity, source)
+            """Add a row with the content of a known image or of the batch; the last row for an id wins."""
+            record = item.record(identity, source)
             self._remember(record)
             if item.path in written:
                 return
@@ -137,7 +135,7 @@ class Indexer:
             before = self._known.get(item.path)
             if before is not None and before.digest == item.digest and before.id not in self._suspect:
                 self._summary.unchanged += 1
-                if _record(item, before.id, before) != before:
+                if item.record(before.id, before) != before:
                     replaced.add(before.id)
                     self._forget(before)
                     put(item, before.id, before)
@@ -151,7 +149,7 @@ class Indexer:
                 continue
             source = next(iter(self._with_content.get(item.digest, ())), None)
             if source is None and item.digest not in fresh:
-                again.append(item.path)  # its content was known when it was scanned, and is not any more
+                again.append(item.path)  # its content was known when it was scanned, but is not any more
                 continue
             self._summary.added += before is None
             self._summary.changed += before is not None
@@ -161,9 +159,11 @@ class Indexer:
             put(item, written.get(item.path) or self._identify(item.path), source)
         for record in outdated:
             self._forget_content(record)
-        # Copies first: the rows that they are copied from may be replaced.
-        copies = [row for row in rows.values() if row.source is not None]
-        self._put_copies(copies, replaced)
+        # Copies first, because their source rows may be replaced below.
+        copies = {row.record: row.source for row in rows.values() if row.source is not None}
+        if copies:
+            replaced_too = replaced & {record.id for record in copies}
+            self._writer.put_copies([*copies.values()], [*copies], replaced_too)
         if batch.written is not None:
             self._writer.put_fragments(batch.written.fragments, written.values(), replaced - rows.keys())
         places = {digest: place for place, digest in enumerate(batch.digests)}
@@ -176,20 +176,12 @@ class Indexer:
             self._take(more)
         self._commit_now_and_then()
 
-    def _put_copies(self, copies: list[_NewRow], replaced: set[int]) -> None:
-        sources = [row.source for row in copies if row.source is not None]
-        if sources:
-            records = [row.record for row in copies]
-            self._writer.put_copies(sources, records, replaced & {record.id for record in records})
-
     def _put_fresh(self, fresh: list[tuple[ImageRecord, int]], extracted: Extracted | None, replaced: set[int]) -> None:
         if not fresh or extracted is None:
             return
         part = extracted.select([place for _, place in fresh])
-        components, column = self._writer.components(), self._writer.state.codes
-        codes = None if components is None else (column, whole_codes(self._model, components, part.activations))
         records = [record for record, _ in fresh]
-        rows = image_rows(records, part, self._writer.basis(self._model), codes)
+        rows = encoded_rows(self._writer.storage, self._writer.state, self._model, records, part)
         self._writer.put(rows, replaced & {record.id for record in records})
 
     def _commit_now_and_then(self) -> None:
@@ -201,7 +193,7 @@ class Indexer:
             self._last_commit = time.monotonic()
 
     def _abandoned(self, digest: bytes) -> ImageRecord | None:
-        """Return an image of that content whose file is gone, or has another name now."""
+        """Return an image with this content whose file is missing or was renamed."""
         return next(
             (
                 record
@@ -227,11 +219,11 @@ class Indexer:
             self._with_content.pop(record.digest, None)
 
     def _put_unreadable(self, item: ScannedFile) -> None:
-        if is_gone(item.path):  # since it was found; perhaps it was moved, and will be found elsewhere
+        if is_gone(item.path):  # deleted or moved since it was found
             self._vanished.add(item.path)
             return
         self._summary.broken[item.path] = item.reason
-        if item.is_out_of_reach:  # for now, perhaps: the next index tries again
+        if item.is_out_of_reach:  # perhaps temporarily, so the next index retries it
             return
         if (before := self._known.get(item.path)) is not None:
             self._forget(before)
@@ -252,7 +244,7 @@ class Indexer:
 def index_paths(
     writer: Writer, model: Model, paths: list[str] | None, encode: Encode, prune: bool, progress: bool | None
 ) -> Summary:
-    """Bring a gallery up to date with some folders and files, or with all that were ever added, and tidy it up."""
+    """Update a gallery from some folders and files, or from all that were ever added, and clean up."""
     folders = writer.state.folders
     known = [record.path for record in writer.table.records()]
     if paths is None:
@@ -261,12 +253,6 @@ def index_paths(
     scope = find_files(paths, known, prune)
     writer.save_state(folders=_remembered(folders, scope.folders, prune))
     summary = Indexer(writer, model, scope, encode=encode).run(progress)
-    _finish(writer, model, summary)
-    return summary
-
-
-def _finish(writer: Writer, model: Model, summary: Summary) -> None:
-    """Do what follows when all files were read: the first calibration, codes, and tidying up."""
     is_first = writer.state.calibrated_on == 0
     if is_first:
         if not len(writer.table):
@@ -276,10 +262,11 @@ def _finish(writer: Writer, model: Model, summary: Summary) -> None:
     writer.encode_regions(model)
     writer.refit(model)
     writer.finish(first=is_first)
+    return summary
 
 
 def _remembered(known: Iterable[str], folders: Iterable[str], prune: bool) -> tuple[str, ...]:
-    """Return the folders that the gallery remembers, after some more were scanned."""
+    """Return the folders to remember after scanning `folders`."""
     remembered = set(known)
     for folder in folders:
         if os.path.isdir(folder) and skipped_around(os.path.realpath(folder)) is None:  # noqa: PTH112
@@ -289,31 +276,7 @@ def _remembered(known: Iterable[str], folders: Iterable[str], prune: bool) -> tu
     return tuple(sorted(remembered))
 
 
-class _KnownContents(Collection[bytes]):
-    """The digests of contents that are stored, as they are at any moment."""
-
-    def __init__(self, with_content: dict[bytes, list[ImageRecord]]) -> None:
-        self._with_content = with_content
-
-    def __contains__(self, digest: object) -> bool:
-        return digest in self._with_content
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(list(self._with_content))
-
-    def __len__(self) -> int:
-        return len(self._with_content)
-
-
 def _stored_id(record: ImageRecord, rows: Mapping[int, _NewRow]) -> int | None:
-    """Return the id of a stored row with the content of an image, whose own row may be among those to be added."""
+    """Return the id of a stored row with the image's content; the image's own row may not be stored yet."""
     new = rows.get(record.id)
     return record.id if new is None or new.record.digest != record.digest else new.source
-
-
-def _record(item: ScannedFile, identity: int, source: ImageRecord | None) -> ImageRecord:
-    """Return the record of a file; the size of an image that was not decoded is that of one with the same content."""
-    width, height = (item.width, item.height) if item.width or source is None else (source.width, source.height)
-    return ImageRecord(
-        identity, item.path, item.size, item.mtime_ns, item.digest, item.taken, item.by_camera, width, height
-    )

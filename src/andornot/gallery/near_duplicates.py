@@ -1,41 +1,84 @@
-"""Which images of a list nearly equal an earlier one: copies that were cropped or saved anew, and bursts."""
+"""Near duplicates: images that were cropped or saved again, and bursts."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
 from torch.nn.functional import normalize
 
-# The cosine of the degrees of two images from which on they are one: docs/api.md, "Stacks".
+from .records import ImageRecord
+from .table import ImageTable
+
+# Images whose degrees have at least this cosine are near duplicates: docs/api.md, "Stacks".
 NEARLY_EQUAL: Final = 0.92
-# That of their codes, below which degrees are not looked at.
+# Pairs whose codes have a lower cosine are skipped without comparing degrees.
 PERHAPS_EQUAL: Final = 0.85
+# Images and pairs compared at once.
+_ROWS: Final = 2048
+_PAIRS: Final = 2**16
+
+
+class DuplicateImage(NamedTuple):
+    """An image of a group: the first image, an exact copy of an earlier one, or a near copy of the first."""
+
+    id: int
+    path: str
+    size: int
+    copy: Literal["", "exact", "near"]
+
+
+def group_duplicates(first_of: Mapping[int, int | None], table: ImageTable) -> list[list[DuplicateImage]]:
+    """Return groups of duplicates, the largest first; `first_of` maps each copy to the first image of its group."""
+    groups: dict[int, list[int]] = {}
+    for identity, first in first_of.items():
+        groups.setdefault(identity if first is None else first, []).append(identity)
+    chosen = sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)
+    return [list(_marked(table.get_many(group))) for group in chosen]
+
+
+def _marked(records: list[ImageRecord]) -> Iterator[DuplicateImage]:
+    seen: set[bytes] = set()
+    for record in records:
+        is_exact = record.digest in seen
+        yield DuplicateImage(record.id, record.path, record.size, "exact" if is_exact else "near" if seen else "")
+        seen.add(record.digest)
 
 
 def stacked_on(codes: Tensor, degrees_of: Callable[[np.ndarray], Tensor]) -> list[int | None]:
     """Return for each row of `codes` `(n, d)` the index of the first earlier near duplicate; else None.
 
-    Codes say who may be a copy, and `degrees_of` the places of these, `(k, N)`, who is one. What is stacked has nothing
-    stacked on it: a row of images that change little by little is not all one stack.
+    Candidates are found by their codes and confirmed by `degrees_of` their rows, `(k, N)`. A near duplicate cannot
+    itself have near duplicates, so a gradually changing series does not become one stack.
 
     >>> stacked_on(Tensor([[10, 0], [0, 10], [9, 1], [10, 1]]), lambda places: Tensor([[9, 1], [1, 9], [9, 2]]))
     [None, None, None, 0]
     """
-    alike = _cosines(codes) >= PERHAPS_EQUAL
-    np.fill_diagonal(alike, val=False)
     places: list[int | None] = [None] * len(codes)
-    # Few have any: the others are not looked at one by one.
-    doubtful = np.flatnonzero(alike.any(1))
+    earlier, later = _similar_pairs(codes)
+    # Few images have candidates, and only their degrees are needed.
+    doubtful = np.unique(np.concatenate([earlier, later]))
     if not len(doubtful):
         return places
-    alike[np.ix_(doubtful, doubtful)] &= _cosines(degrees_of(doubtful)) >= NEARLY_EQUAL
-    for place in doubtful.tolist():
-        under = (earlier for earlier in np.flatnonzero(alike[place, :place]).tolist() if places[earlier] is None)
-        places[place] = next(under, None)
+    degrees = normalize(degrees_of(doubtful).float(), dim=-1)
+    rows = [np.searchsorted(doubtful, side) for side in (earlier, later)]
+    for start in range(0, len(earlier), _PAIRS):
+        one, other = (degrees[side[start : start + _PAIRS]] for side in rows)
+        equal = ((one * other).sum(-1) >= NEARLY_EQUAL).numpy()
+        pairs = zip(later[start : start + _PAIRS][equal], earlier[start : start + _PAIRS][equal], strict=True)
+        for place, before in pairs:
+            if places[place] is None and places[before] is None:
+                places[place] = int(before)
     return places
 
 
-def _cosines(rows: Tensor) -> np.ndarray:
-    directions = normalize(rows.float(), dim=-1)
-    return (directions @ directions.T).numpy()
+def _similar_pairs(codes: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return pairs of rows with similar codes, `(k,)` each: the earlier and the later row, sorted by the later one."""
+    directions = normalize(codes.float(), dim=-1)
+    earlier, later = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for start in range(0, len(codes), _ROWS):
+        alike = (directions[start : start + _ROWS] @ directions[: start + _ROWS].T).numpy() >= PERHAPS_EQUAL
+        rows, columns = np.nonzero(np.tril(alike, start - 1))
+        earlier.append(columns)
+        later.append(rows + start)
+    return np.concatenate(earlier), np.concatenate(later)

@@ -1,7 +1,7 @@
-"""How to search: each option once, with its default, its choices and what it is for.
+"""Search options: each is defined once, with its default, choices and description.
 
-`Gallery.search`, the command and the HTTP API make theirs from these: a new option is a line here, and its use. Nothing
-but the standard library is loaded, because `andornot search --help` needs these too.
+The parameters of `Gallery.search`, of the command line and of the HTTP API are generated from these. Only the standard
+library is imported, because `andornot search --help` uses this module.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from .errors import GalleryError
 if TYPE_CHECKING:
     from ..logic.distance import Distance, Score
 
-# Degrees again, without what all images of a gallery have in common. An OR has much of that, and would find the same
-# few images whatever it is of (docs/results.md, "Hubs").
+# Degrees without their component along the gallery's mean. An OR has a large such component, so without centering it
+# would find the same few images for any operands (docs/results.md, "Hubs").
 CENTERED: Final = "centered"
 SEARCH_SCORES: Final = (CENTERED, *SCORES)
 
@@ -28,13 +28,14 @@ def _option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which images may be found; None stands for everything.
+    """Restricts which images can be found; None means no restriction.
 
-    - `folder`: the image lies in it, at any depth; a path from here, from an indexed folder, or beside one.
-    - `label`: the name of the folder that the image lies in.
-    - `after`, `before`: it was taken at that time or later, and before that time, as "2024", "2024-05",
-      "2024-05-31" or "2024-05-31 18:00". That is what the camera noted; images without such a note do not pass.
-    - `file_dates`: for those, the time when the file was changed last.
+    - `folder`: images in this folder, at any depth; relative to the working directory, an indexed folder or its parent.
+    - `label`: the name of the image's parent folder.
+    - `after`, `before`: images taken at or after a time, or before a time, given as "2024", "2024-05",
+      "2024-05-31" or "2024-05-31 18:00". The time is that of the camera; images without one do not pass.
+    - `file_dates`: use the file's modification time for images without a camera time.
+    - `exclude`: ids of images to leave out.
     """
 
     folder: str | None = _option(None, "only images in this folder")
@@ -42,27 +43,36 @@ class Filter:
     after: str | None = _option(None, "only images taken then or later, as 2024 or 2024-05-31", metavar="DATE")
     before: str | None = _option(None, "only images taken before then", metavar="DATE")
     file_dates: bool = _option(False, "use the file date if EXIF has none")
+    exclude: tuple[int, ...] = _option((), "leave out this image; may be repeated", metavar="ID")
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "exclude", tuple(map(index, self.exclude)))
+        except TypeError:
+            raise GalleryError(f"exclude must be the ids of images, got {self.exclude!r}") from None
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to evaluate, to score and to select. What cannot be meant is a GalleryError.
+    """Options of a search. Invalid values raise a GalleryError.
 
-    - `score`, for terms: "centered", what an image has beyond the gallery's average one; "degrees", "cross-entropy",
-      "containment"; or your own, compared exactly: a `Score`, or a function such as `degree_distance`.
-    - `semantics` is that of `Formula.evaluate`, and `logic` that of `evaluate` and of `Formula.truth`; None is "godel"
-      for terms, and "product" for what joins them to a condition.
-    - `min_truth`: less true hits are left out.
-    - `expand`: at most so many of its nearest images say what kind of thing a term of a condition shows.
-    - `include_queries`: the images that a formula names are hits of it as well.
-    - `why` gives each hit the features that carried it.
+    - `score`, for terms: "centered" (degrees relative to the gallery's mean), "degrees", "cross-entropy",
+      "containment", or your own: a `Score`, or a function such as `degree_distance`.
+    - `semantics`: see `Formula.evaluate`. `logic`: see `Formula.evaluate` and `Formula.truth`; None means "godel"
+      within terms and "product" between the terms of a condition.
+    - `min_truth`: leave out hits with a lower truth.
+    - `expand`: query expansion: the maximum number of neighbours of a term of a condition; 0 is off.
+    - `include_queries`: include the images of the formula in the hits.
+    - `why`: explain each hit by the features that contributed most.
 
     >>> SearchOptions(top=3, filter=Filter(label="dogs")).score
     'centered'
     """
 
     top: int = _option(10, "how many images", metavar="K")
-    score: "str | Score | Distance" = _option(CENTERED, "how terms rank images", choices=SEARCH_SCORES)  # noqa: RUF009
+    score: "str | Score | Distance" = _option(  # noqa: RUF009
+        CENTERED, f"how terms rank images: {', '.join(SEARCH_SCORES)}", choices=SEARCH_SCORES, metavar="SCORE"
+    )
     semantics: str = _option(
         "exact", "repeated names: the same variable (exact) or independent (paper)", choices=SEMANTICS
     )
@@ -114,7 +124,7 @@ class SearchOptions:
 
 
 class Option(NamedTuple):
-    """One option, for who makes a flag or a parameter of it. `kind` is int, float, str or bool."""
+    """An option, as needed to create a flag or parameter. `kind` is int, float, str, bool, or tuple (ids)."""
 
     name: str
     kind: type
@@ -128,7 +138,7 @@ def options_of(settings: type) -> list[Option]:
     """Return the options of `SearchOptions`, including those of `Filter`, or of `Filter` alone.
 
     >>> [option.name for option in options_of(Filter)]
-    ['folder', 'label', 'after', 'before', 'file_dates']
+    ['folder', 'label', 'after', 'before', 'file_dates', 'exclude']
     """
     found = []
     for one in fields(settings):

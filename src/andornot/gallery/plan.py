@@ -1,4 +1,4 @@
-"""What shards are asked and answer: small values that can be sent to another machine."""
+"""Requests to shards and their answers: small values that can be sent to another machine."""
 
 import math
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..concepts import Meaning
 from ..logic import Formula, Representation
 from ..logic.distance import Distance, Score
 from ..similarity import Scale
-from ..words import Meaning
 from .filters import EVERYTHING, ResolvedFilter
 
 # Columns whose maxima are compared first.
@@ -21,10 +21,11 @@ _GROUP: Final = 256
 
 @dataclass(frozen=True)
 class Term:
-    """What a term asks of an image: to be like `whole` `(d,)`, to have a region like `region` `(r,)`, or a word.
+    """A term of a condition: a vector `whole` `(d,)` of an image, a vector `region` `(r,)` of a region, or a word.
 
-    One with both vectors is looked for in regions where an image has them. A word is half true at the support `half`.
-    `own` are the ids of the images it is made of.
+    A term with both vectors is searched in the regions of images that have regions. A word has truth 0.5 at the support
+    `half`. `own` are the ids of the term's images, `examples` is their number. A negated term is true only where it
+    stands out more than the terms that it is `relative_to`.
     """
 
     whole: Tensor | None = None
@@ -32,11 +33,13 @@ class Term:
     word: Meaning | None = None
     half: float = 0.0
     own: frozenset[int] = frozenset()
+    examples: int = 1
+    relative_to: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class ConditionPlan:
-    """A condition to be searched for. Scales are those of terms with vectors, in their order."""
+    """A search for a condition. The scales belong to the terms with vectors, in their order."""
 
     formula: Formula
     terms: tuple[Term, ...]
@@ -49,7 +52,7 @@ class ConditionPlan:
 
 @dataclass(frozen=True)
 class VectorPlan:
-    """Unit vectors `(Q, d)` whose nearest images, by the codes of whole images, are searched for."""
+    """A search for the images nearest to unit vectors `(Q, d)`, by the codes of whole images."""
 
     vectors: Tensor
     top: int
@@ -58,7 +61,7 @@ class VectorPlan:
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """Representations `(Q, N, M)` whose nearest images by another score are searched for."""
+    """A search for the images nearest to representations `(Q, N, M)`, by another score."""
 
     queries: Representation
     score: str | Score | Distance
@@ -68,15 +71,16 @@ class ScorePlan:
 
 @dataclass(frozen=True)
 class Matches:
-    """The truest images `(k,)` by id, their truths, and the truths without negated terms.
+    """Ids `(k,)` of the truest images, their truths, truths without negated terms, and truths per term `(T, k)`.
 
-    `regions` has, for each term that is looked for in regions, the index of each image's best region; -1 for an image
+    `regions` has, for each term that is searched in regions, the index of each image's best region; -1 for an image
     without regions.
     """
 
     ids: np.ndarray
     truths: np.ndarray
     positive: np.ndarray
+    terms: np.ndarray
     regions: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
@@ -88,7 +92,7 @@ class Nearest(NamedTuple):
 
 
 class SampleRows(NamedTuple):
-    """The codes of some images: `(n, d)` of wholes, and `(n, R, r)` of regions, if asked for, with who has any."""
+    """Codes of sampled images: `(n, d)` of whole images and, if requested, `(n, R, r)` of regions with a mask."""
 
     ids: np.ndarray
     codes: Tensor
@@ -97,7 +101,7 @@ class SampleRows(NamedTuple):
 
 
 def merge_nearest(parts: list[Nearest], top: int) -> Nearest:
-    """Return the best of several answers; of equal scores the lower id is first."""
+    """Return the best of several answers; ties are broken by the lower id."""
     ids = np.concatenate([part.ids for part in parts], 1)
     scores = np.concatenate([part.scores for part in parts], 1)
     order = np.lexsort((ids, -scores))[:, :top]
@@ -105,7 +109,7 @@ def merge_nearest(parts: list[Nearest], top: int) -> Nearest:
 
 
 def merge_matches(parts: list[Matches], top: int) -> Matches:
-    """Return the best of several answers; of equal truths the lower id is first."""
+    """Return the best of several answers; ties are broken by the lower id."""
     ids = np.concatenate([part.ids for part in parts])
     truths = np.concatenate([part.truths for part in parts])
     order = np.lexsort((ids, -truths))[:top]
@@ -113,11 +117,13 @@ def merge_matches(parts: list[Matches], top: int) -> Matches:
         number: np.concatenate([part.regions.get(number, np.full(len(part.ids), -1)) for part in parts])[order]
         for number in {number: None for part in parts for number in part.regions}
     }
-    return Matches(ids[order], truths[order], np.concatenate([part.positive for part in parts])[order], regions)
+    positive = np.concatenate([part.positive for part in parts])[order]
+    terms = np.concatenate([part.terms for part in parts], 1)[:, order]
+    return Matches(ids[order], truths[order], positive, terms, regions)
 
 
 def merge_samples(parts: list[SampleRows]) -> SampleRows:
-    """Return the rows of several shards, in the order of their ids."""
+    """Return the rows of several shards, ordered by id."""
     ids = np.concatenate([part.ids for part in parts])
     order = np.argsort(ids, kind="stable")
     by_id = torch.from_numpy(order)
@@ -140,11 +146,11 @@ class Best:
 
     @property
     def last(self) -> float:
-        """The score that an image must reach to be among the best of one query."""
+        """The score that an image must reach to be among the best; for a single query."""
         return float(self.scores[0, -1]) if self.scores.shape[1] == self._top else -math.inf
 
     def add(self, ids: np.ndarray, scores: Tensor) -> None:
-        """Take more images `(n,)`, whose ids ascend, with their scores `(Q, n)`."""
+        """Add images with ascending ids `(n,)` and their scores `(Q, n)`."""
         if not len(ids):
             return
         values, places = largest(scores, min(self._top, len(ids)))
@@ -155,9 +161,9 @@ class Best:
 
 
 def largest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """Return the largest of each row and their columns, `(Q, top)` each; of equal ones those of the lowest columns."""
+    """Return the largest values of each row and their columns, `(Q, top)` each; ties prefer lower columns."""
     values, places = _some_largest(scores, min(top + 1, scores.shape[1]))
-    # Where the first that is left out equals the last that is not, others may be equal too.
+    # If the first value left out equals the last one kept, there may be more ties.
     for query in (values[:, top:] == values[:, top - 1 : top]).any(1).nonzero()[:, 0].tolist():
         least = values[query, top - 1]
         above, equal = ((scores[query] > least).nonzero()[:, 0], (scores[query] == least).nonzero()[:, 0])
@@ -167,9 +173,9 @@ def largest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
 
 
 def _some_largest(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """Do what `scores.topk(top, dim=1)` does, in a tenth of the time if there are many columns.
+    """Compute `scores.topk(top, dim=1)`, ten times faster if there are many columns.
 
-    The best of all are in the groups of columns with the largest maxima, as many groups as are asked for.
+    The `top` largest values are in the `top` groups of columns with the largest maxima.
     """
     groups = scores.shape[1] // _GROUP
     if groups <= 2 * top:

@@ -1,46 +1,47 @@
 """Projections of activations to int8 codes: of whole images, and of regions.
 
-Both are fitted on a gallery's own images. The codes of whole images can be computed again from the stored activations,
-so their projection is refitted when the gallery grows or its model is recalibrated. The activations of regions are not
-stored, so their basis is fitted once, with a head of its own, and stays.
+Both are fitted on a gallery's own images. The codes of whole images can be recomputed from the stored activations, so
+their projection is refitted when the gallery grows or its model is recalibrated. The activations of regions are not
+stored, so their basis, which has its own head, is fitted only once.
 """
 
-import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
-from ..files import write_atomically
+from ..concepts.text_space import named_directions
 from ..logic import Representation
 from ..model import Model
-from ..similarity import Components, fit_components, to_bytes
+from ..similarity import Components, fit_components, from_bytes, to_bytes
 from ..ssl.calibration import CalibratedHead
-from .errors import DamagedError
 from .storage import Storage
 
 REGION_DIMENSIONS: Final = 64
 WHOLE_DIMENSIONS: Final = 128
-# torch's product of int8 vectors reads past vectors of one byte.
+# `torch._int_mm` reads out of bounds for vectors of one byte.
 _FEWEST_DIMENSIONS: Final = 2
-# With this many images a projection is fitted and codes are stored; fewer are projected when they are read.
+# From this many images, a projection is fitted and codes are stored; below, images are projected when they are read.
 ENOUGH_IMAGES: Final = 512
-# Samples that projections are fitted on.
+# Sample size for fitting projections.
 FIT_SAMPLE: Final = 4096
-# Fitted again when there are so many times as many images.
+# Refit when the gallery has grown by this factor.
 REFIT_GROWTH: Final = 10
 _ROWS_AT_ONCE: Final = 1024
-# The last rows of a product are rounded differently unless their number is a multiple of this.
+# Normalizes the concatenation of two unit vectors.
+_ROOT: Final = math.sqrt(2)
+# Rows of a matrix product are rounded the same way only if their number is a multiple of this.
 _PADDED_TO: Final = 16
 
 
 @torch.no_grad()
 def degrees_of(model: Model, activations: Tensor) -> Tensor:
-    """Return the degrees `(n, N)` of activations `(n, width)`; each row's are the same in any batch."""
+    """Return the degrees `(n, N)` of activations `(n, width)`; the result for a row does not depend on the batch."""
     parts = []
     for part in torch.split(activations.float(), _ROWS_AT_ONCE):
         if isinstance(model.head, CalibratedHead):
@@ -70,14 +71,42 @@ def whole_codes(model: Model, components: Components, activations: np.ndarray) -
     return np.concatenate(parts)
 
 
-def save_components(storage: Storage, components: Components, announce: Callable[[str], None]) -> str:
-    """Write components to a file of the gallery; its name, which is announced before."""
-    return _save(storage, "components", {"mean": components.mean, "axes": components.axes}, {}, announce)
+class NamedProjector:
+    """Appends named features to the vectors of whole images; they make up half of a similarity."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def join(self, vectors: Tensor, probabilities: Tensor | None) -> Tensor:
+        """Return vectors `(n, d + K)` from unit vectors `(n, d)` and the probabilities `(n, K)` of named features.
+
+        Without probabilities, the similarity to an image is that of the first part alone.
+        """
+        if probabilities is None:
+            return pad(vectors * _ROOT, (0, len(self)))
+        directions = torch.from_numpy(named_directions(probabilities.numpy(), self._names))
+        return torch.cat([vectors, directions.to(vectors)], 1) / _ROOT
+
+    def codes(self, codes: Tensor, probabilities: np.ndarray) -> Tensor:
+        """Return the codes `(n, d + K)` int8 of images with codes `(n, d)` and named features `(n, K)`."""
+        found = torch.empty(len(codes), codes.shape[1] + len(self), dtype=torch.int8)
+        for start in range(0, len(codes), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            found[part] = to_bytes(self.join(from_bytes(codes[part]), torch.from_numpy(probabilities[part])))
+        return found
+
+
+def save_components(storage: Storage, components: Components) -> str:
+    """Write components to a file of the gallery and return its name."""
+    return _save(storage, "components", {"mean": components.mean, "axes": components.axes})
 
 
 def load_components(storage: Storage, name: str) -> Components:
-    """Read what `save_components` wrote; a DamagedError if it is damaged."""
-    tensors = _load(storage, name)
+    """Read what `save_components` wrote; raise a DamagedError if it is damaged."""
+    tensors = load(storage.load_content(name))
     return Components(tensors["mean"], tensors["axes"])
 
 
@@ -88,14 +117,14 @@ class RegionBasis:
     """Projects regions to codes: a head, and the components of its degrees."""
 
     def __init__(self, model: Model, components: Components) -> None:
-        """`model` has the head."""
+        """Initialize with a model whose head computes the degrees of regions."""
         self.components, self._model = components, model
 
     @classmethod
     def fit(cls, model: Model, wholes: Tensor, regions: Tensor, *, calibrate: bool) -> "RegionBasis":
         """Fit on activations `(n, width)` of images and `(m, width)` of regions.
 
-        `calibrate`: fit a head on these images; else the model's own is used.
+        `calibrate`: fit a head on these images instead of using the model's.
         """
         fitted = Model.calibrated(model.backbone, wholes, model.recipe) if calibrate else model
         sample = torch.cat([wholes, regions])
@@ -115,20 +144,18 @@ class RegionBasis:
         degrees = degrees_of(self._model, activations.reshape(-1, activations.shape[-1]))
         return to_bytes(self.project(degrees)).view(*activations.shape[:-1], REGION_DIMENSIONS)
 
-    def save(self, storage: Storage, announce: Callable[[str], None]) -> str:
-        """Write the basis to a file of the gallery; its name, which is announced before."""
-        head = self._model.head
+    def save(self, storage: Storage) -> str:
+        """Write the basis to a file of the gallery and return its name."""
         tensors = {"mean": self.components.mean, "axes": self.components.axes}
-        if isinstance(head, CalibratedHead):
-            tensors["quantiles"] = head.quantiles
-        # A trained head belongs to the model and does not change.
-        about = {"model": "" if isinstance(head, CalibratedHead) else self._model.id}
-        return _save(storage, "basis", tensors, about, announce)
+        # A trained head never changes and is stored with the model.
+        if isinstance(self._model.head, CalibratedHead):
+            tensors["quantiles"] = self._model.head.quantiles
+        return _save(storage, "basis", tensors)
 
     @classmethod
     def load(cls, storage: Storage, name: str, model: Model) -> "RegionBasis":
-        """Read what `save` wrote; a DamagedError if it is damaged."""
-        tensors = _load(storage, name)
+        """Read what `save` wrote; raise a DamagedError if it is damaged."""
+        tensors = load(storage.load_content(name))
         if "quantiles" in tensors:
             head = CalibratedHead(model.backbone.width, model.num_values, model.recipe.calibration)
             head.quantiles.copy_(tensors["quantiles"])
@@ -136,57 +163,6 @@ class RegionBasis:
         return cls(model, Components(tensors["mean"], tensors["axes"]))
 
 
-def basis_copy(name: str) -> str:
-    """Return the name of the second copy of a basis: without the basis all images would have to be encoded again."""
-    return f"{name}.copy"
-
-
-def _save(
-    storage: Storage, kind: str, tensors: dict[str, Tensor], about: dict[str, str], announce: Callable[[str], None]
-) -> str:
-    """Write tensors to a file whose name has the hash of its content."""
-    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, about)
-    name = f"{kind}-{_hash(content)}.safetensors"
-    for one in (name, basis_copy(name)) if kind == "basis" else (name,):
-        announce(one)
-        _write(storage, one, content)
-    return name
-
-
-def _write(storage: Storage, name: str, content: bytes) -> None:
-    with storage.new_file(name) as path:
-        write_atomically(path, lambda partial: partial.write_bytes(content))
-
-
-def _load(storage: Storage, name: str) -> dict[str, Tensor]:
-    content = _read(storage, name, name) or _read(storage, name, basis_copy(name))
-    if content is None:
-        raise DamagedError(str(storage), f"{name} is missing or damaged")
-    tensors: dict[str, Tensor] = load(content)
-    return tensors
-
-
-def _read(storage: Storage, name: str, file: str) -> bytes | None:
-    """Return what was stored under a name, from one of its files; None if that is missing or damaged."""
-    try:
-        content = storage.local_copy(file).read_bytes()
-    except FileNotFoundError:
-        return None
-    return content if _hash(content) == name.removesuffix(".safetensors").rsplit("-", 1)[-1] else None
-
-
-def repair_basis(storage: Storage, name: str) -> bool:
-    """Restore the basis of regions from its copy, or the copy; False if both are damaged."""
-    files = (name, basis_copy(name))
-    contents = [_read(storage, name, file) for file in files]
-    whole = next((content for content in contents if content is not None), None)
-    if whole is None:
-        return False
-    for file, content in zip(files, contents, strict=True):
-        if content is None:
-            _write(storage, file, whole)
-    return True
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+def _save(storage: Storage, kind: str, tensors: dict[str, Tensor]) -> str:
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return storage.save_content(kind, content, ".safetensors")

@@ -1,4 +1,4 @@
-"""Why an image was found: the features that contributed most to its match, and the images that have most of each."""
+"""Explanations of hits: the features that contributed most, and the images with the highest degree of each."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,9 +19,9 @@ from .words import GalleryWords
 
 _REASONS: Final = 5
 _SHOWN_BY: Final = 3
-# Images that stand for the average one.
+# Sample size for the average image.
 _AVERAGE_SAMPLE: Final = 512
-# Images among which those with most of a feature are looked for; of a larger gallery not all.
+# Images searched for the highest degree of a feature; a sample in a larger gallery.
 _SHOWN_SAMPLE: Final = 20_000
 _ROWS_AT_ONCE: Final = 1024
 
@@ -36,7 +36,7 @@ class Explainer:
     def explain(self, query: Tensor, ids: np.ndarray, score: Score) -> Sequence[tuple[Reason, ...]]:
         """Return for each image the features that contributed most to its score with a query `(D,)`.
 
-        A contribution is what a feature gives beyond what it gives to the average image.
+        A contribution is relative to that of the average image.
         """
         if not len(ids):
             return []
@@ -66,7 +66,7 @@ class Explainer:
 
     @cached_property
     def _sample(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ids `(n,)` and degrees `(n, N)` of the images among which those with most of a feature are."""
+        """Ids `(n,)` and degrees `(n, N)` of the images that are searched for examples of a feature."""
         ids = evenly(self._table.ids, _SHOWN_SAMPLE)
         parts = [
             degrees_of(self._model, torch.from_numpy(self._table.activations(part))).half().numpy()
@@ -75,7 +75,7 @@ class Explainer:
         return ids, np.concatenate(parts)
 
     def _find_shown(self, features: list[int]) -> None:
-        """Find the images with the highest degree of each feature, and what they show together."""
+        """Find the images with the highest degree of each feature, and a word for what they have in common."""
         for feature in features:
             if feature in self._shown:
                 continue
@@ -84,8 +84,3 @@ class Explainer:
             paths = tuple(record.path for record in self._table.get_many(best))
             shown = self._words.describe_together(best)
             self._shown[feature] = paths, shown[0].word if shown else ""
-
-
-def no_reasons(ids: np.ndarray) -> list[tuple[Reason, ...]]:
-    """Return no reasons for each image."""
-    return [()] * len(ids)

@@ -1,9 +1,8 @@
-"""What a gallery stores: a record for each image, the files that could not be read, and its state."""
+"""What a gallery stores: a record for each image, the unreadable files, and its state."""
 
 import hashlib
 import json
 import os
-import struct
 import zlib
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,9 +12,8 @@ from typing import Any, BinaryIO, Final, Literal, NamedTuple
 from ..files import open_regular
 from ..version import __version__
 
-FORMAT: Final = 3
-_NUMBERS: Final = struct.Struct("<qqqq?ii")
-# Bytes that are no UTF-8 are lone surrogates in Python's paths, which Arrow's texts cannot hold.
+FORMAT: Final = 4
+# Python represents bytes of a path that are not UTF-8 as lone surrogates, which Arrow strings cannot hold.
 _ESCAPED: Final = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 _LARGEST: Final = 2**63 - 1
 _PART: Final = 2**20
@@ -25,21 +23,21 @@ Origin = Literal["camera", "file"]
 
 
 def file_stamp(status: os.stat_result) -> tuple[int, int]:
-    """Return the size and the modification time of a file, as they are stored; dates after 2262 are all the same."""
+    """Return the size and modification time of a file as stored; dates after 2262 are clipped."""
     return status.st_size, min(status.st_mtime_ns, _LARGEST)
 
 
 def as_date(taken: int) -> datetime:
-    """Return the date that `ImageRecord.taken` counts, in the camera's local time."""
+    """Convert `ImageRecord.taken` to a date in the camera's local time."""
     return datetime.fromtimestamp(int(taken), UTC).replace(tzinfo=None)
 
 
 class ImageRecord(NamedTuple):
-    """An image of the gallery: its file as it was when it was encoded.
+    """An image of the gallery, with the properties of its file when it was encoded.
 
-    `taken` counts seconds from 1970 in the camera's local time (cameras know no time zone). Where the camera noted no
-    time (`by_camera` is False), it is the modification time of the file. `width` and `height` are those of the upright
-    image.
+    `taken` is the time in seconds since 1970 in the camera's local time (EXIF has no time zone). If the camera recorded
+    no time (`by_camera` is False), it is the modification time of the file. `width` and `height` are those of the
+    upright image.
     """
 
     id: int
@@ -72,15 +70,9 @@ class ImageRecord(NamedTuple):
         """Where that date comes from."""
         return "camera" if self.by_camera else "file"
 
-    @property
-    def checksum(self) -> int:
-        """The checksum of the whole record."""
-        numbers = (self.id, self.size, self.mtime_ns, self.taken, self.by_camera, self.width, self.height)
-        return zlib.crc32(_NUMBERS.pack(*numbers) + self.digest + os.fsencode(self.path))
-
 
 class UnreadableFile(NamedTuple):
-    """A file that cannot be read as an image; not tried again until it changes."""
+    """A file that cannot be read as an image; it is not retried until it changes."""
 
     path: str
     size: int
@@ -91,14 +83,15 @@ class UnreadableFile(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a gallery has one of, stored with each version.
+    """The settings and file names of a gallery, stored with each version.
 
-    `model`: the folder of the model; `model_id`, its hash. `calibrated_on`: the number of images that the gallery's own
-    model was calibrated on, 0 before that, None for a model that was given. `folders`: those that `update` scans.
-    `grid`: height and width of the feature maps, None for a model without regions. `basis`: the file with the basis of
-    region codes; `components`: that of whole images; `codes`: the column with the codes of whole images, fitted on
-    `fitted_on` images. All three are empty in small galleries. `retired`: names of files that are not needed any more,
-    and when they were replaced.
+    `model`: the folder of the model; `model_id`: its hash. `calibrated_on`: the number of images that the gallery's own
+    model was calibrated on; 0 before calibration, None for a given model. `folders`: the folders that `update` scans.
+    `grid`: height and width of the feature maps; None for a model without regions. `basis`: the file with the basis of
+    region codes; `components`: the file with the components of whole images; `codes`: the column with the codes of
+    whole images, fitted on `fitted_on` images. All three are empty in small galleries. `definitions`, `unreadable`: the
+    files with definitions and unreadable files, if any. `recipe`: the recipe of the gallery's own model; None for a
+    given model.
     """
 
     model: str
@@ -112,16 +105,23 @@ class State:
     components: str = ""
     codes: str = ""
     fitted_on: int = 0
-    retired: tuple[tuple[str, float], ...] = ()
+    definitions: str = ""
+    unreadable: str = ""
+    recipe: dict[str, Any] | None = None
+
+    @property
+    def files(self) -> set[str]:
+        """The names of all files and folders that a version with this state needs besides the table."""
+        return {self.model, self.basis, self.components, self.definitions, self.unreadable} - {""}
 
     def to_json(self) -> str:
-        """Return the state as it is stored, with a checksum."""
+        """Return the state as JSON with a checksum."""
         text = json.dumps({"format": FORMAT, "version": __version__, **asdict(self)}, sort_keys=True)
         return f"{zlib.crc32(text.encode()):08x} {text}"
 
     @classmethod
     def from_json(cls, stored: str) -> "State | None":
-        """Return the state that was stored; None if it is damaged or of another format."""
+        """Parse a stored state; return None if it is damaged or has another format."""
         checksum, _, text = stored.partition(" ")
         if checksum != f"{zlib.crc32(text.encode()):08x}":
             return None
@@ -131,7 +131,6 @@ class State:
         values.pop("version")
         values["folders"] = tuple(values["folders"])
         values["grid"] = None if values["grid"] is None else tuple(values["grid"])
-        values["retired"] = tuple((name, when) for name, when in values["retired"])
         return cls(**values)
 
 
@@ -139,17 +138,17 @@ StrPath = str | os.PathLike[str]
 
 
 def absolute(path: StrPath) -> Path:
-    """Return the whole path; links in it stay as they are."""
+    """Return the absolute path, without resolving links."""
     return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder, or is it."""
+    """Return whether a path is inside a folder, or is that folder."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def parent_folder(path: str) -> str:
-    """Return the name of the folder that an image lies in."""
+    """Return the name of an image's parent folder."""
     return os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
 
 
@@ -168,5 +167,5 @@ def digest_of(source: str | Path | bytes | BinaryIO) -> bytes:
 
 
 def as_text(path: str) -> str:
-    """Return a path, or a part of one, as valid UTF-8: bytes that are none become private characters."""
+    """Return a path, or a part of one, as valid UTF-8: invalid bytes become private-use characters."""
     return path.translate(_ESCAPED)

@@ -1,40 +1,124 @@
-"""Rows of the table of images: their columns, and the checksums of everything in them."""
+"""Rows of the image table: their columns and checksums.
+
+Lance has no checksums, so damaged files could silently give wrong results. Each record has a checksum, each id has its
+own because ids are often read alone, and every other column appends a checksum to the bytes of each row.
+"""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 
-from .checksums import hash_ids, hash_rows, hash_texts, seal
-from .encoding import Extracted
-from .errors import DamagedError
-from .projections import RegionBasis
-from .records import ImageRecord, as_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ..model import Model
+from .encoding import BOXES_SIZE, CLASSES_SIZE, Extracted, num_regions, vocabulary_of
+from .projections import REGION_DIMENSIONS, RegionBasis, load_components, whole_codes
+from .records import ImageRecord, State, as_text
+from .storage import Storage
 
 CONFIG_KEY: Final = "andornot"
-RECORD: Final = (
-    "id", "path", "size", "mtime_ns", "digest", "taken", "by_camera", "width", "height", "checksum",
-)  # fmt: skip
+_KINDS: Final = {
+    "id": pa.int64(), "path": pa.binary(), "name": pa.string(), "size": pa.int64(), "mtime_ns": pa.int64(),
+    "digest": pa.binary(16), "taken": pa.int64(), "by_camera": pa.bool_(), "width": pa.int32(), "height": pa.int32(),
+    "checksum": pa.uint32(),
+}  # fmt: skip
+RECORD: Final = tuple(_KINDS)
+IDS: Final = ("id", "id_checksum")
 ACTIVATIONS: Final = "activations"
-# Regions as int8 codes; or as activations, in a gallery with too few images for a basis.
+# Regions are stored as int8 codes, or as activations while the gallery has too few images for a basis.
 REGIONS: Final = "regions"
 FULL_REGIONS: Final = "full_regions"
 CLASSES: Final = "classes"
 NAMED: Final = "named"
+BOXES: Final = "boxes"
+_SIZE: Final = 4
+
+
+def schema_of(state: State, model: Model) -> pa.Schema:
+    """Return the schema of a gallery's table, with the initial state in its metadata."""
+    sizes = {ACTIVATIONS: 2 * state.width}
+    if count := num_regions(state.grid):
+        sizes |= {FULL_REGIONS: 2 * count * state.width, REGIONS: count * REGION_DIMENSIONS}
+    if (vocabulary := vocabulary_of(model)) is not None:
+        sizes[CLASSES] = CLASSES_SIZE
+        if vocabulary.heads is not None:
+            sizes |= {NAMED: len(vocabulary.heads.names), BOXES: BOXES_SIZE}
+    kinds = {**_KINDS, "id_checksum": pa.uint32(), **{name: pa.binary(size + _SIZE) for name, size in sizes.items()}}
+    return pa.schema(list(kinds.items()), {CONFIG_KEY: state.to_json()})
+
+
+def image_rows(
+    records: Sequence[ImageRecord],
+    extracted: Extracted,
+    basis: RegionBasis | None = None,
+    codes: tuple[str, np.ndarray] | None = None,
+) -> pa.Table:
+    """Return rows of the image table. `codes`: the name of the column, and the codes `(n, d)` int8."""
+    ids = np.array([record.id for record in records], np.int64)
+    columns = {name: [getattr(record, name) for record in records] for name in ImageRecord._fields}
+    columns |= {"path": [*map(os.fsencode, columns["path"])], "name": [as_text(record.name) for record in records]}
+    rows = pa.table({name: pa.array(columns[name], kind) for name, kind in _KINDS.items() if name != "checksum"})
+    rows = rows.append_column("checksum", pa.array(hash_records(rows)))
+    sealed: dict[str, Any] = {
+        ACTIVATIONS: extracted.activations,
+        CLASSES: extracted.classes,
+        NAMED: extracted.named,
+        BOXES: extracted.boxes,
+    }
+    if extracted.regions is not None and basis is None:
+        sealed[FULL_REGIONS] = extracted.regions
+    elif extracted.regions is not None and basis is not None:
+        sealed[REGIONS] = basis.codes(torch.from_numpy(extracted.regions)).numpy()
+    if codes is not None:
+        sealed[codes[0]] = codes[1]
+    rows = rows.append_column("id_checksum", pa.array(hash_ids(ids)))
+    for name, content in sealed.items():
+        if content is not None:
+            rows = rows.append_column(name, sealed_column(ids, content))
+    return rows
+
+
+def encoded_rows(
+    storage: Storage, state: State, model: Model, records: Sequence[ImageRecord], extracted: Extracted
+) -> pa.Table:
+    """Return rows as a gallery in this state stores them: with codes, if it has projections."""
+    basis = RegionBasis.load(storage, state.basis, model) if state.basis else None
+    if not state.codes:
+        return image_rows(records, extracted, basis)
+    codes = whole_codes(model, load_components(storage, state.components), extracted.activations)
+    return image_rows(records, extracted, basis, (state.codes, codes))
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+def hash_records(rows: pa.Table) -> np.ndarray:
+    """Return the checksums `(n,)` uint32 of rows with the columns `RECORD`."""
+    numbers = [
+        rows[name].cast(pa.int64()).fill_null(0).to_numpy().astype("<i8")
+        for name in ("id", "size", "mtime_ns", "taken", "by_camera", "width", "height")
+    ]
+    fixed = np.concatenate([np.stack(numbers, 1).view(np.uint8), bytes_of(rows["digest"])[0]], 1)
+    hashes: Any = _hash_rows(np.zeros_like(numbers[0]), fixed).tolist()  # the id is one of the numbers
+    for text in ("path", "name"):
+        hashes = map(zlib.crc32, rows[text].cast(pa.binary()).fill_null(b"").to_pylist(), hashes)
+    return np.fromiter(hashes, np.uint32, len(rows))
+
+
+def hash_ids(ids: np.ndarray) -> np.ndarray:
+    """Return checksums `(n,)` uint32 of ids. Vectorized, because ids are read most often."""
+    return ((ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.uint32)
 
 
 class Listing(NamedTuple):
-    """What lists and filters need of all images, in the order of their ids.
+    """The columns that listings and filters use, for all images, ordered by id.
 
-    `folder` `(n,)` are indexes into `folders`, the paths of all folders that have images, as text.
+    `folder` `(n,)` are indices into `folders`, the paths of all folders with images, as text.
     """
 
     ids: np.ndarray
@@ -44,115 +128,64 @@ class Listing(NamedTuple):
     folders: list[str]
 
 
-NAMES: Final = ("id", "name", "name_checksum")
-IDS: Final = ("id", "id_checksum")
-LISTING: Final = ("id", "taken", "by_camera", "folder", "listing_checksum")
-
-
-def listing_of(rows: pa.Table, address: str) -> Listing:
-    """Return the listing of rows with the columns `LISTING`, checked, in the order of their ids."""
-    ids = rows["id"].to_numpy()
+def listing_of(parts: Iterable[pa.Table]) -> Listing:
+    """Return the listing of verified rows with the columns `RECORD`."""
+    separator = os.sep.encode()
+    found: list[tuple[np.ndarray, ...]] = [3 * (np.empty(0, np.int64),)]
+    folders = [pa.array([], pa.binary()).dictionary_encode()]
+    for rows in parts:
+        parents = [path.rpartition(separator)[0] or separator for path in rows["path"].to_pylist()]
+        folders.append(pa.array(parents, pa.binary()).dictionary_encode())
+        found.append((rows["id"].to_numpy(), rows["taken"].to_numpy(), rows["by_camera"].to_numpy()))
+    ids, taken, by_camera = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(ids, kind="stable")
-    taken, by_camera = rows["taken"].to_numpy(), rows["by_camera"].to_numpy()
-    folder = rows["folder"].combine_chunks().dictionary_encode()
-    folders, numbers = folder.dictionary.to_pylist(), folder.indices.to_numpy()
-    if not (hash_listing(ids, taken, by_camera, numbers, folders) == rows["listing_checksum"].to_numpy()).all():
-        raise DamagedError(address, "a row of the table of images has a wrong checksum")
-    return Listing(ids[order], taken[order], by_camera[order], numbers[order], folders)
+    folder = pa.chunked_array(folders).unify_dictionaries().combine_chunks()
+    names = [as_text(os.fsdecode(path)) for path in folder.dictionary.to_pylist()]
+    return Listing(ids[order], taken[order], by_camera[order].astype(bool), folder.indices.to_numpy()[order], names)
 
 
-def hash_listing(
-    ids: np.ndarray, taken: np.ndarray, by_camera: np.ndarray, folder: np.ndarray, folders: Sequence[str]
-) -> np.ndarray:
-    """Return the checksums `(n,)` of a listing; `folder` `(n,)` are indexes into `folders`."""
-    crcs = np.array([zlib.crc32(path.encode()) for path in folders], "<u4")[folder] if len(folders) else folder
-    parts = [
-        np.ascontiguousarray(taken.astype("<i8")).view(np.uint8).reshape(-1, 8),
-        np.ascontiguousarray(crcs.astype("<u4")).view(np.uint8).reshape(-1, 4),
-        by_camera.astype(np.uint8)[:, None],
-    ]
-    return hash_rows(ids, np.concatenate(parts, 1))
-
-
-def are_names_sound(rows: pa.Table) -> np.ndarray:
-    """Return which rows with the columns `NAMES` are as they were written `(n,)`."""
-    names = [name.encode() for name in rows["name"].to_pylist()]
-    return np.asarray(hash_texts(rows["id"].to_numpy(), names) == rows["name_checksum"].to_numpy())
-
-
-def bytes_of(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a column of fixed-size bytes as an array `(n, k)`, zeros for nulls, and which are no nulls `(n,)`."""
-    size = column.type.byte_width
-    content = np.zeros((len(column), size), np.uint8)
-    valid = np.ones(len(column), bool)
-    start = 0
-    for chunk in column.chunks:
-        end = start + len(chunk)
-        if chunk.null_count:
-            valid[start:end] = np.asarray(chunk.is_valid())
-        data = chunk.buffers()[1]
-        if data is not None and chunk.null_count < len(chunk):
-            values = np.frombuffer(data, np.uint8, len(chunk) * size, chunk.offset * size)
-            content[start:end] = values.reshape(len(chunk), size)
-        start = end
-    if not valid.all():
-        content[~valid] = 0
-    return content, valid
+# --- sealed columns -------------------------------------------------------------------------------------------------
 
 
 def sealed_column(ids: np.ndarray, content: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
-    """Return rows of bytes `(n, k)`, of any type, as a column with checksums; null where they are not valid `(n,)`."""
-    import pyarrow as pa
-
+    """Return rows `(n, k)` of any type as a column of bytes with checksums; null where not `valid` `(n,)`."""
     raw = np.ascontiguousarray(content).view(np.uint8).reshape(len(ids), -1)
-    sealed = np.ascontiguousarray(seal(ids, raw))
+    hashes = _hash_rows(ids, raw).astype("<u4").view(np.uint8).reshape(-1, _SIZE)
+    sealed = np.ascontiguousarray(np.concatenate([raw, hashes], 1))
     nulls = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(sealed.shape[1]), len(sealed), [nulls, pa.py_buffer(sealed)])
 
 
-def image_rows(
-    records: Sequence[ImageRecord],
-    extracted: Extracted,
-    basis: RegionBasis | None = None,
-    codes: tuple[str, np.ndarray] | None = None,
-) -> pa.Table:
-    """Return rows of the table of images. `codes`: the name of their column, and the codes `(n, d)` int8."""
-    import pyarrow as pa
+def unseal(ids: np.ndarray, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the content `(n, k)` of a sealed column, zeros for nulls, and masks of valid and of damaged rows."""
+    sealed, valid = bytes_of(column)
+    content = np.ascontiguousarray(sealed[:, :-_SIZE])
+    stored = np.ascontiguousarray(sealed[:, -_SIZE:]).view("<u4").reshape(-1)
+    return content, valid, valid & (_hash_rows(ids, content) != stored)
 
-    ids = np.array([record.id for record in records], np.int64)
-    paths, names = [os.fsencode(record.path) for record in records], [as_text(record.name) for record in records]
-    folders = [as_text(record.folder) for record in records]
-    known = list(dict.fromkeys(folders))
-    taken, by_camera = np.array([r.taken for r in records], np.int64), np.array([r.by_camera for r in records], bool)
-    columns: dict[str, Any] = {
-        "id": ids,
-        "path": pa.array(paths, pa.binary()),
-        "name": pa.array(names, pa.string()),
-        "folder": pa.array(folders, pa.string()),
-        "size": np.array([record.size for record in records], np.int64),
-        "mtime_ns": np.array([record.mtime_ns for record in records], np.int64),
-        "digest": pa.array([record.digest for record in records], pa.binary(16)),
-        "taken": taken,
-        "by_camera": by_camera,
-        "width": np.array([record.width for record in records], np.int32),
-        "height": np.array([record.height for record in records], np.int32),
-        "checksum": np.array([record.checksum for record in records], np.uint32),
-        "listing_checksum": hash_listing(
-            ids, taken, by_camera, np.array([known.index(folder) for folder in folders], np.int64), known
-        ),
-        "id_checksum": hash_ids(ids),
-        "name_checksum": hash_texts(ids, (name.encode() for name in names)),
-        "path_checksum": hash_texts(ids, paths),
-        ACTIVATIONS: sealed_column(ids, extracted.activations),
-    }
-    if extracted.regions is not None and basis is None:
-        columns[FULL_REGIONS] = sealed_column(ids, extracted.regions)
-    if extracted.regions is not None and basis is not None:
-        columns[REGIONS] = sealed_column(ids, basis.codes(torch.from_numpy(extracted.regions)).numpy())
-    if extracted.classes is not None:
-        columns[CLASSES] = sealed_column(ids, extracted.classes)
-    if extracted.named is not None:
-        columns[NAMED] = sealed_column(ids, extracted.named)
-    if codes is not None:
-        columns[codes[0]] = sealed_column(ids, codes[1])
-    return pa.table(columns)
+
+def bytes_of(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a column of fixed-size bytes as an array `(n, k)`, zeros for nulls, and a mask `(n,)` of valid rows."""
+    size = column.type.byte_width
+    valid = np.asarray(column.is_valid())
+    content = np.zeros((len(column), size), np.uint8)
+    start = 0
+    for chunk in column.chunks:
+        data = chunk.buffers()[1]
+        if data is not None and chunk.null_count < len(chunk):
+            values = np.frombuffer(data, np.uint8, len(chunk) * size, chunk.offset * size)
+            content[start : start + len(chunk)] = values.reshape(len(chunk), size)
+        start += len(chunk)
+    content[~valid] = 0
+    return content, valid
+
+
+def _hash_rows(ids: np.ndarray, content: np.ndarray) -> np.ndarray:
+    """Return the checksums `(n,)` uint32 of rows of bytes `(n, k)`, bound to the ids of their images."""
+    if not len(content):
+        return np.empty(0, np.uint32)
+    size = content.shape[1]
+    # One view for all rows: slicing an array row by row takes five times as long.
+    whole = memoryview(np.ascontiguousarray(content).data).cast("B")
+    rows = [whole[start : start + size] for start in range(0, len(whole), size)]
+    return np.fromiter(map(zlib.crc32, rows, (ids & 0xFFFFFFFF).tolist()), np.uint32, len(content))

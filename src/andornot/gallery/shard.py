@@ -1,4 +1,4 @@
-"""A shard: a range of a gallery's rows, scanned exactly for the best images of a planned query."""
+"""A shard: a range of a gallery's rows, searched exhaustively for the best images of a plan."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..concepts import Meaning
 from ..logic.distance import SCORES, Score
 from ..model import Model
 from ..similarity import int8_dot
-from ..words import ImageNetVocabulary, Meaning, PhraseVocabulary, WordError, vocabulary_for
 from .blocks import Block, CodeProjector, Part, parts_of, spans
 from .condition_truth import TermTruths, positive_truth, search_block
 from .errors import GalleryError
 from .filters import ResolvedFilter
 from .plan import Best, ConditionPlan, Matches, Nearest, SampleRows, ScorePlan, VectorPlan
-from .table import ImageTable
+from .table import ImageTable, places_in
 
-# Images whose vectors are compared at once.
+# Images compared at once.
 _BLOCK: Final = 2**15
 _SPAN: Final = 2**18
 # Images whose representations are in memory at once.
 _REPRESENTED: Final = 256
-# Vectors of other scores are kept in memory up to this size.
+# Vectors of other scores are cached up to this size.
 _KEPT_BYTES: Final = 2**29
-# The last rows of a product are rounded differently unless their number is a multiple of this.
+# Rows of a matrix product are rounded the same way only if their number is a multiple of this.
 _PADDED_TO: Final = 16
 
 
@@ -34,50 +34,41 @@ class Shard:
     """A range of the rows of one version of a gallery."""
 
     def __init__(
-        self,
-        table: ImageTable,
-        model: Model,
-        words: ImageNetVocabulary | PhraseVocabulary | None,
-        number: int = 0,
-        shards: int = 1,
+        self, table: ImageTable, model: Model, number: int = 0, shards: int = 1, former: Shard | None = None
     ) -> None:
-        self._table, self._model, self._words = table, model, words
-        self._number, self._shards = number, shards
+        """Open one of `shards` shards; data is read on first use.
+
+        `former` is the shard of another version, whose cached data is reused where it is still valid.
+        """
+        self._table, self._model, self._number, self._shards = table, model, number, shards
         self._projector = CodeProjector(table, model)
-        self._blocks = [Block(table, self._projector, words, part) for part in self._parts(table)]
         self._vectors: dict[str, Tensor] = {}
-
-    @property
-    def model_id(self) -> str:
-        """The id of the model whose codes it holds."""
-        return self._table.state.model_id
-
-    def _parts(self, table: ImageTable) -> list[Part]:
+        known = {} if former is None else {block.part.fragment: block for block in former._blocks}
         with table.storage.reading():
-            return parts_of(table.dataset, self._number, self._shards)
+            parts = parts_of(table.dataset, number, shards)
+        self._blocks: list[Block] = [self._block(known.get(part.fragment), part) for part in parts]
+
+    def _block(self, known: Block | None, part: Part) -> Block:
+        shared = None if known is None else known.for_version(self._table, self._projector, part)
+        return shared or Block(self._table, self._projector, part)
 
     def for_version(self, table: ImageTable, model: Model) -> Shard:
-        """Return the shard of another version, which shares what is in memory and still valid."""
-        shard = Shard.__new__(Shard)
-        shard._table, shard._model, shard._words = table, model, self._words
-        shard._number, shard._shards, shard._vectors = self._number, self._shards, {}
-        shard._projector = CodeProjector(table, model)
-        old = {block.part.fragment: block for block in self._blocks}
-        shard._blocks = []
-        for part in self._parts(table):
-            known = old.get(part.fragment)
-            reused = None if known is None else known.for_version(table, shard._projector, part)
-            shard._blocks.append(reused or Block(table, shard._projector, self._words, part))
-        return shard
+        """Return the shard of another version."""
+        same_codes = table.state.model_id == self._table.state.model_id
+        return Shard(table, model, self._number, self._shards, self if same_codes else None)
+
+    def map(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of the only shard."""
+        return [getattr(self, method)(*arguments)]
 
     def count(self, where: ResolvedFilter) -> int:
-        """Return how many images pass a filter."""
+        """Return the number of images that pass a filter."""
         return sum(len(block.rows(where)) for block in self._blocks)
 
     def sample(self, ids: np.ndarray, with_regions: bool) -> SampleRows:
-        """Return the codes of those of some images that are in this shard, in the order of their ids."""
+        """Return the codes of the images among `ids` that are in this shard."""
         found = [np.empty(0, np.int64)]
-        codes = [torch.empty(0, self._projector.components.axes.shape[1], dtype=torch.int8)]
+        codes = [torch.empty(0, self._projector.dimensions, dtype=torch.int8)]
         regions: list[Tensor] = []
         has = [np.empty(0, bool)]
         for block in self._blocks:
@@ -89,18 +80,15 @@ class Shard:
             if with_regions:
                 regions.append(block.regions(rows))
                 has.append(block.has_regions(rows))
-        all_ids = np.concatenate(found)
-        order = np.argsort(all_ids, kind="stable")
-        by_id = torch.from_numpy(order)
         return SampleRows(
-            all_ids[order],
-            torch.cat(codes)[by_id],
-            torch.cat(regions)[by_id] if regions else None,
-            np.concatenate(has)[order] if regions else None,
+            np.concatenate(found),
+            torch.cat(codes),
+            torch.cat(regions) if regions else None,
+            np.concatenate(has) if regions else None,
         )
 
     def support(self, meaning: Meaning, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of some images that are in this shard, and how far each supports a word."""
+        """Return the ids that are in this shard, and the support of each image for a word."""
         found, support = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
         for block in self._blocks:
             rows = _places(block, ids)
@@ -126,13 +114,13 @@ class Shard:
     # --- conditions -------------------------------------------------------------------------------------------------
 
     def search(self, plan: ConditionPlan) -> Matches:
-        """Return the truest images of a condition; of equal ones the lower id first."""
+        """Return the truest images of a condition; ties are broken by the lower id."""
         best = Best(1, plan.top)
         truths = [TermTruths(plan, block) for block in self._blocks]
         for block, of_block in zip(self._blocks, truths, strict=True):
             search_block(plan, block, of_block, best)
         ids = best.ids[0]
-        positive = np.zeros(len(ids), np.float32)
+        positive, terms = np.zeros(len(ids), np.float32), np.zeros((len(plan.terms), len(ids)), np.float32)
         regions: dict[int, np.ndarray] = {}
         for block, of_block in zip(self._blocks, truths, strict=True):
             rows = _places(block, ids)
@@ -140,10 +128,12 @@ class Shard:
                 continue
             where = np.searchsorted(np.sort(ids), block.ids[rows])
             places = np.argsort(ids, kind="stable")[where]
-            positive[places] = positive_truth(plan.formula, of_block.of(rows), plan.logic).float().numpy()
+            of_rows = of_block.of(rows)
+            terms[:, places] = torch.stack(of_rows).float().numpy()
+            positive[places] = positive_truth(plan.formula, of_rows, plan.logic).float().numpy()
             for number, found in of_block.best_regions(rows).items():
                 regions.setdefault(number, np.full(len(ids), -1))[places] = found
-        return Matches(ids, best.scores[0], positive, regions)
+        return Matches(ids, best.scores[0], positive, terms, regions)
 
     # --- other scores -----------------------------------------------------------------------------------------------
 
@@ -172,7 +162,7 @@ class Shard:
         return Nearest(best.ids, best.scores)
 
     def _score_vectors(self, name: object, score: Score, block: Block, rows: np.ndarray, dimensions: int) -> Tensor:
-        """Return the vectors `(n, D)` that a score compares; those of a small shard are kept in memory."""
+        """Return the vectors `(n, D)` that a score compares; cached if the shard is small."""
         total = sum(map(len, self._blocks))
         if not isinstance(name, str) or 4 * total * dimensions > _KEPT_BYTES:
             return self._compute_vectors(score, block.ids[rows], dimensions)
@@ -198,16 +188,12 @@ class Shard:
 
 
 def _places(block: Block, ids: np.ndarray) -> np.ndarray:
-    """Return the places, ascending, of those of some images that are in a block."""
-    wanted = np.unique(ids)
-    places = np.searchsorted(block.ids, wanted)
-    inside = places < len(block.ids)
-    places, wanted = places[inside], wanted[inside]
-    return np.asarray(places[block.ids[places] == wanted])
+    """Return the ascending row indices of the images among `ids` that are in a block."""
+    return places_in(block.ids, np.unique(ids))
 
 
 def _products(queries: Tensor, vectors: Tensor) -> Tensor:
-    """Return the inner products `(Q, n)`; equal vectors have equal products wherever they are."""
+    """Return the inner products `(Q, n)`; equal vectors have equal products, regardless of their row."""
     padding = -len(vectors) % _PADDED_TO
     padded = torch.nn.functional.pad(vectors, (0, 0, 0, padding))
     return (queries @ padded.T)[:, : len(vectors)]
@@ -217,35 +203,7 @@ class Shards(Protocol):
     """All shards of one version of a gallery."""
 
     def map(self, method: str, *arguments: Any) -> list[Any]:
-        """Call a method of each shard, and return what they answer."""
+        """Call a method of each shard, and return the results."""
 
     def for_version(self, table: ImageTable, model: Model) -> Shards:
-        """Return the shards of another version, which share what is in memory and still valid."""
-
-
-class LocalShard:
-    """One shard in this process, with all rows."""
-
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-
-    @classmethod
-    def open(cls, table: ImageTable, model: Model) -> LocalShard:
-        """Open the shard of a version; nothing is read before it is asked."""
-        return cls(Shard(table, model, model_words(model)))
-
-    def map(self, method: str, *arguments: Any) -> list[Any]:
-        """Call a method of the shard."""
-        return [getattr(self._shard, method)(*arguments)]
-
-    def for_version(self, table: ImageTable, model: Model) -> LocalShard:
-        """Return the shard of another version."""
-        return LocalShard(self._shard.for_version(table, model))
-
-
-def model_words(model: Model) -> ImageNetVocabulary | PhraseVocabulary | None:
-    """Return the words of a model, if it has any."""
-    try:
-        return vocabulary_for(model)
-    except WordError:
-        return None
+        """Return the shards of another version, which reuse cached data that is still valid."""

@@ -1,8 +1,9 @@
-"""Where a gallery is stored: a local folder, or an address of an object store. Lance reads and writes both."""
+"""Storage of a gallery: a local folder or an object store. Lance reads and writes both."""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import re
@@ -20,8 +21,8 @@ from filelock import FileLock, Timeout
 
 from ..data.sources.folder import SKIP_MARKER
 from ..errors import AndornotError
-from ..files import sync_files
-from .checksums import damaged_files, damaged_manifest, manifest_of, newest_version, write_checksums
+from ..files import sync_files, write_atomically
+from .checksums import damaged_files, is_manifest_damaged, manifest_of, newest_version, write_checksums
 from .errors import DamagedError, GalleryError, LockedError
 from .records import StrPath, absolute
 
@@ -30,22 +31,20 @@ if TYPE_CHECKING:
     from lance.file import LanceFileSession
 
 IMAGES: Final = SKIP_MARKER
-DEFINITIONS: Final = "definitions.lance"
-UNREADABLE: Final = "unreadable.lance"
 _OLD_DATABASE: Final = "gallery.sqlite"
 _SCHEMES: Final = ("s3", "gs", "az")
 _URI: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
-# Where Lance's messages say in which of its source files they were made.
+# Source locations and prefixes in Lance's error messages, to be removed.
 _SOURCE: Final = re.compile(r",? (/home|/rustc|rust/|library/)\S*|^LanceError\(IO\): Generic \w+ error: ")
-# What an object store says is wrong, in its answer.
+# Error code and message in the response of an object store.
 _ANSWER: Final = re.compile(r"<Code>([^<]+)</Code>\s*<Message>([^<]+)</Message>")
-# A wrong address is told within seconds; Lance's own limit is three minutes.
+# Fail within seconds for a wrong address; Lance's default is three minutes.
 _REMOTE: Final = {"client_max_retries": "2", "client_retry_timeout": "10", "connect_timeout": "5s"}
 
 
 class Storage:
-    """The place of a gallery: `address` is an absolute path, or a URI such as s3://bucket/gallery.
+    """The storage of a gallery: `address` is an absolute path, or a URI such as s3://bucket/gallery.
 
     `options` are passed to Lance's object store: credentials, region, endpoint.
     """
@@ -62,11 +61,14 @@ class Storage:
                 raise GalleryError(f'"{text}" is no address of a gallery: write a folder, or {known}')
             self.folder, self.address = None, text.rstrip("/")
         self._checked: set[str] = set()
-        self.given_options = dict(options or {})
-        self._options = {} if self.folder is not None else {**_REMOTE, **self.given_options}
+        self._given_options = dict(options or {})
+        self.options = None if self.folder is not None else {**_REMOTE, **self._given_options}
 
     def __str__(self) -> str:
         return self.address
+
+    def __reduce__(self) -> tuple[Any, ...]:  # cached data is not sent to other processes
+        return Storage, (self.address, self._given_options)
 
     @property
     def name(self) -> str:
@@ -74,82 +76,66 @@ class Storage:
         return self.address.rsplit("/", 1)[-1]
 
     def exists(self) -> bool:
-        """Return whether a gallery is there; a GalleryError for one that an earlier version made."""
-        if self.folder is None:
+        """Return whether there is a gallery; raise a GalleryError if it was made by an earlier version."""
+        if self.table is None:
             with self.reading():
                 return bool(self.files.list(f"{IMAGES}/_versions"))
-        if self.has_table(IMAGES):
+        if newest_version(self.table) is not None:
             return True
-        if (self.folder / _OLD_DATABASE).exists():
+        if (self.table.parent / _OLD_DATABASE).exists():
             raise GalleryError(
                 f"{self} was made by an earlier version of andornot: index the images again, into a new folder"
             )
         return False
 
-    # --- tables -----------------------------------------------------------------------------------------------------
-
-    def uri(self, name: str) -> str:
-        """Return the address of a table or a file."""
-        return f"{self.address}/{name}"
-
-    def open(self, name: str, version: int | None = None, *, checked: bool = True) -> lance.LanceDataset:
-        """Open a table, at its newest version by default; a DamagedError if its manifest is damaged.
-
-        `checked`: or if a list of deleted rows is.
-        """
-        if self.folder is not None and version is None:
-            version = newest_version(self.folder / name)
-        if self.folder is not None and version is not None and damaged_manifest(self.folder / name, version):
-            raise DamagedError(
-                self.address, f"the manifest of version {version} of {name} is missing, or has a wrong checksum"
-            )
-        with self.reading():
-            dataset: lance.LanceDataset = load_lance().dataset(
-                self.uri(name), version=version, storage_options=self.options
-            )
-        if checked:
-            self.check_files(name, dataset.version, "_deletions")
-        return dataset
-
-    def check_files(self, name: str, version: int, folder: str) -> None:
-        """Check the files in a folder of a table that a version needs against their checksums, each once."""
-        if self.folder is None:
-            return
-        damaged = damaged_files(self.folder / name, version, folder, self._checked)
-        if damaged:
-            raise DamagedError(self.address, f"{name}/{damaged[0]} is missing, or has a wrong checksum")
-
-    def has_table(self, name: str) -> bool:
-        """Return whether a table is there."""
-        if self.folder is not None:
-            return newest_version(self.folder / name) is not None
-        with self.reading():
-            return bool(self.files.list(f"{name}/_versions"))
-
-    def sync_version(self, name: str, dataset: lance.LanceDataset) -> None:
-        """Wait until the manifest of a version is on the disk, and store checksums of what describes the version."""
-        if self.folder is not None:
-            table = self.folder / name
-            manifest = manifest_of(table, dataset.version)
-            sync_files([manifest, manifest.parent])
-            with self.reading():
-                write_checksums(table, dataset)
+    # --- the table of images ----------------------------------------------------------------------------------------
 
     @property
-    def options(self) -> dict[str, str] | None:
-        """What Lance is given as storage options."""
-        return self._options or None
+    def table(self) -> Path | None:
+        """The folder of the image table; None in an object store."""
+        return None if self.folder is None else self.folder / IMAGES
+
+    @property
+    def uri(self) -> str:
+        """The URI of the image table."""
+        return f"{self.address}/{IMAGES}"
+
+    def open(self, version: int | None = None) -> lance.LanceDataset:
+        """Open the image table, at its newest version by default; raise a DamagedError if it is damaged."""
+        if self.table is not None:
+            version = version or newest_version(self.table)
+            if version is not None and is_manifest_damaged(self.table, version):
+                raise DamagedError(
+                    self.address, f"the manifest of version {version} is missing, or has a wrong checksum"
+                )
+        with self.reading():
+            dataset: lance.LanceDataset = load_lance().dataset(self.uri, version=version, storage_options=self.options)
+        self.check_files(dataset.version, "_deletions")
+        return dataset
+
+    def check_files(self, version: int, folder: str) -> None:
+        """Verify the checksums of a version's files in a folder of the table, each file once."""
+        if self.table is not None and (damaged := damaged_files(self.table, version, folder, self._checked)):
+            raise DamagedError(self.address, f"{damaged[0]} is missing, or has a wrong checksum")
+
+    def sync_version(self, dataset: lance.LanceDataset) -> None:
+        """Sync the manifest of a version to disk, and store the checksums of the version's metadata."""
+        if self.table is not None:
+            manifest = manifest_of(self.table, dataset.version)
+            sync_files([manifest, manifest.parent])
+            with self.reading():
+                write_checksums(self.table, dataset)
 
     # --- files ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def files(self) -> LanceFileSession:
-        """Files beside the tables, wherever they are."""
+        """File access to the gallery's folder, local or remote."""
         load_lance()
         from lance.file import LanceFileSession
 
         with self.reading():
-            return LanceFileSession(self.address, storage_options=self._options or None)
+            return LanceFileSession(self.address, storage_options=self.options)
 
     @cached_property
     def _downloads(self) -> Path:
@@ -158,7 +144,7 @@ class Storage:
         return Path(folder)
 
     def local_copy(self, name: str) -> Path:
-        """Return a path of this machine with a file or folder of the gallery; it need not exist."""
+        """Return a local path to a file or folder of the gallery; it may not exist."""
         if self.folder is not None:
             return self.folder / name
         target = self._downloads / name
@@ -174,7 +160,7 @@ class Storage:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Path]:
-        """Yield a path to write a file or folder at; afterwards it is at its place, under that name."""
+        """Yield a temporary path for a new file or folder, and move it to its final name afterwards."""
         if self.folder is not None:
             yield self.folder / name
             return
@@ -186,24 +172,28 @@ class Storage:
             for file in written:
                 self.files.upload_file(file, str(file.relative_to(self._downloads)))
 
-    def remove(self, name: str) -> None:
-        """Remove a file or folder of the gallery; it need not be there."""
-        if self.folder is not None:
-            path = self.folder / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-            return
-        with self.reading():
-            for one in self.files.list(name) or ([name] if self.files.contains(name) else []):
-                self.files.delete_file(one if one.startswith(name) else f"{name}/{one}")
+    def save_content(self, kind: str, content: bytes, suffix: str) -> str:
+        """Write a file named by the hash of its content, and return the name."""
+        name = f"{kind}-{_hash(content)}{suffix}"
+        with self.new_file(name) as path:
+            write_atomically(path, lambda partial: partial.write_bytes(content))
+        return name
+
+    def load_content(self, name: str) -> bytes:
+        """Read what `save_content` wrote; raise a DamagedError if it is missing or damaged."""
+        try:
+            content = self.local_copy(name).read_bytes()
+        except FileNotFoundError:
+            content = b""
+        if f"-{_hash(content)}" not in name:
+            raise DamagedError(self.address, f"{name} is missing or damaged")
+        return content
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn Lance's errors into ours: of the disk or the network as such, everything else as damage."""
+        """Convert Lance's errors: disk errors to OSError, network errors to GalleryError, others to DamagedError."""
         try:
             yield
         except AndornotError:
@@ -227,8 +217,12 @@ class Storage:
         return DamagedError(self.address, reason[:300])
 
 
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def load_lance() -> Any:
-    """Import Lance, which stores galleries; a GalleryError where that fails."""
+    """Import Lance; raise a GalleryError if that fails."""
     try:
         import lance
     except ImportError as error:
@@ -239,15 +233,15 @@ def load_lance() -> Any:
 
 
 LOCK: Final = "lock"
-# A file of its own: an attempt to get a lock empties the lock's file.
+# A separate file, because trying to acquire the lock truncates the lock file.
 HOLDER: Final = "lock.json"
 
 
 @contextmanager
 def writing(storage: Storage) -> Iterator[None]:
-    """Hold the lock of the gallery; a LockedError, at once, if another process holds it.
+    """Hold the gallery's lock; raise a LockedError immediately if another process holds it.
 
-    An object store has no locks: there Lance refuses the second of two commits.
+    An object store has no locks; there, Lance rejects the second of two concurrent commits.
     """
     if storage.folder is None:
         yield
@@ -272,5 +266,5 @@ def _holder(folder: Path) -> str:
     try:
         holder = json.loads((folder / HOLDER).read_text(encoding="utf-8"))
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # the lock is held, and its holder not written yet
+    except (OSError, ValueError, KeyError, TypeError):  # the lock is held, but its holder is not written yet
         return "another process"

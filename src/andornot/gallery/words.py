@@ -1,4 +1,4 @@
-"""The words of a gallery: which can be asked for, how true they are of images, and what images show."""
+"""The words of a gallery: lookup, truth in images, and descriptions of images."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -10,124 +10,125 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model import Model
-from ..similarity import evenly
-from ..words import (
+from ..concepts import (
+    Approximation,
     ImageNetVocabulary,
     Meaning,
     NamedFeature,
     Noun,
     PhraseVocabulary,
+    QuantizedClasses,
     ShownNoun,
-    UnknownWordError,
     WordError,
     half_point,
     vocabulary_for,
 )
-from ..words.common_nouns import distinctive_nouns
-from ..words.descriptions import NUM_NOUNS, is_likely, which_are_likely
-from ..words.nouns import Synset, normalized, wordnet_nouns
+from ..concepts.descriptions import NUM_NOUNS, distinctive_nouns, is_everyday, is_likely, which_are_likely
+from ..concepts.heads import Box
+from ..concepts.nouns import NUM_CLASSES, Synset, normalized, wordnet_nouns
+from ..concepts.vocabulary import LIKELY
+from ..model import Model
+from ..similarity import SCALE_SAMPLE, evenly
 from .blocks import TopClasses
-from .definitions import listed
 from .plan import merge_nearest
 from .rows import CLASSES, NAMED
 from .shard import Shards
 from .table import ImageTable
 
-# Images that tell how common words are; of a larger gallery numbers are estimates.
+# Sample size for word counts; in a larger gallery they are estimates.
 _SAMPLE: Final = 20_000
 _ROWS_AT_ONCE: Final = 4096
-# So much of the evidence speaks for a noun in its best images, on average, if it is surely there: 23 nouns on the
-# photos of VOC; on drawn scenes balloons and balls, and not the "hair slide" that is seen in whatever is curved.
+# Number of approximations whose scale is cached.
+_KEPT: Final = 256
+# A noun is clearly visible if its mean support in its best images is at least this: true for 23 nouns on the photos of
+# VOC; on drawn scenes for balloons and balls, but not for the "hair slide" that is detected in curved shapes.
 _SURE: Final = 0.25
-# The best are one image in 50, and at most so many.
+# The best images are one in 50, at most 20.
 _MOST: Final = 20
 _ONE_IN: Final = 50
-# Distinctive words that are looked at for whether they are surely seen.
+# Number of distinctive words to check for being clearly visible.
 _DISTINCTIVE: Final = 256
 
 
 class Vocabulary:
-    """The words that can be asked for. Nothing is read before a word is asked for."""
+    """The words that can be searched. Data is loaded on first use."""
 
     def __init__(self, model: Model, has_classes: bool) -> None:
-        """`has_classes`: the classes of images are stored, which nouns need."""
+        """Initialize. `has_classes`: the gallery stores the classes of images, which nouns need."""
         self._model, self._has_classes = model, has_classes
 
     @cached_property
     def _words(self) -> ImageNetVocabulary | PhraseVocabulary | WordError:
         try:
-            return vocabulary_for(self._model)
+            return vocabulary_for(self._model.backbone)
         except WordError as error:
             return error
 
     @property
     def of_model(self) -> ImageNetVocabulary | PhraseVocabulary:
-        """The words of the model, or the WordError that says why it has none."""
+        """The vocabulary of the model; raises a WordError if it has none."""
         if isinstance(self._words, WordError):
             raise self._words
         return self._words
 
     @property
     def takes_any_phrase(self) -> bool:
-        """Whether a text tower makes a word of any phrase."""
+        """Whether the model has a text tower, so that any phrase is a word."""
         return isinstance(self._words, PhraseVocabulary)
 
     @property
     def is_ready(self) -> bool:
-        """Whether words can be asked for."""
+        """Whether words can be searched."""
         return self.takes_any_phrase or (self._has_classes and isinstance(self._words, ImageNetVocabulary))
 
     def meaning(self, word: str) -> Meaning:
-        """Return what a word means, or raise a WordError."""
+        """Return the meaning of a known word, or raise a WordError."""
         return self.of_model.meaning(word)
 
     def find(self, word: str) -> Meaning | None:
-        """Return what a word means; None if it is no word."""
+        """Return the meaning of a word; None if it is unknown."""
         with suppress(WordError):
             return self.meaning(word)
         return None
 
-    def nearest(self, word: str) -> tuple[str, ...]:
-        """Return the words near one that means nothing."""
-        try:
-            self.meaning(word)
-        except UnknownWordError as error:
-            return error.nearest
-        except WordError:
-            pass
-        return ()
+    def phrase(self, text: str) -> Meaning:
+        """Return the meaning of any phrase: a known word, possibly translated or respelled, or an approximation.
+
+        Raise a WordError if there are no words, or for text without letters.
+        """
+        words = self.of_model
+        known = self.find(text)
+        return known or (words.meaning(text) if isinstance(words, PhraseVocabulary) else words.phrase(text))
 
     def about(self, word: str) -> str:
-        """Return what to say about a name that nothing has."""
+        """Return a message about an unknown name."""
         try:
-            self.meaning(word)
-        except UnknownWordError as error:
-            near = error.nearest
-            known = f"{'words' if len(near) > 1 else 'a word'} near it: {listed(near)}" if near else "words are nouns"
-            return f"{known}; andornot define gives it a meaning of your own"
+            self.phrase(word)
         except WordError as error:
             return str(error)
         return ""
 
 
 class WordCount(NamedTuple):
-    """A word, and how many images show it."""
+    """A word, and the number of images that show it."""
 
     word: str
     images: int
 
 
 class WordIndex:
-    """Words with counts, for completion. `is_ready`: words can be asked for, whether there is a list of them or not."""
+    """Words with counts, for completion. `is_ready`: words can be searched, even if they cannot be listed."""
 
     def __init__(self, counts: Mapping[str, int], telling: Sequence[WordCount] = (), is_ready: bool = True) -> None:
-        self._counts, self.telling, self.is_ready = counts, telling, is_ready
+        self._counts = {word: _two_digits(count) for word, count in counts.items()}
+        self.telling = [WordCount(word, _two_digits(count)) for word, count in telling]
+        self.is_ready = is_ready
 
     def beginning(self, text: str) -> list[WordCount]:
-        """Return the words that begin so, and after them those of several words one of which does.
+        """Return the words that start with a prefix, followed by phrases with a word that does.
 
-        Of each, distinctive words come first, and then those that most images show.
+        In both groups, distinctive words come first, named features before nouns; then the most frequent. Counts are
+        estimates, rounded to two digits.
 
         >>> index = WordIndex({"polar bear": 3, "bear": 5, "beard": 0, "dog": 9})
         >>> [word for word, _ in index.beginning("Bear")]
@@ -144,11 +145,12 @@ class WordIndex:
             if not beginning.startswith(start):
                 break
             found.append(WordCount(word, self._counts[word]))
-        return sorted(found, key=lambda one: (one.word not in self._distinctive, -one.images))
+        last = len(self._places)
+        return sorted(found, key=lambda one: (self._places.get(one.word, last), -one.images, one.word))
 
     @cached_property
-    def _distinctive(self) -> frozenset[str]:
-        return frozenset(word for word, _ in self.telling)
+    def _places(self) -> dict[str, int]:
+        return {word: place for place, (word, _) in enumerate(self.telling)}
 
     @cached_property
     def _starts(self) -> list[tuple[str, str]]:
@@ -156,7 +158,7 @@ class WordIndex:
 
     @cached_property
     def _inner(self) -> list[tuple[str, str]]:
-        """Each word by its text from the second part on."""
+        """The words of several parts, each by its text from an inner part on."""
         return sorted(
             (" ".join(parts[at:]), word)
             for word in self._counts
@@ -175,6 +177,7 @@ class GalleryWords:
         self._table, self.vocabulary, self._shards = table, vocabulary, shards
         self._halves: dict[Meaning, float] = {}
         self._may_be_seen: dict[Meaning, bool] = {}
+        self._scaled: dict[Approximation, Approximation] = {}
 
     @cached_property
     def _sample_ids(self) -> np.ndarray:
@@ -186,15 +189,31 @@ class GalleryWords:
         return CLASSES in self._table.columns
 
     def half(self, meaning: Meaning) -> float:
-        """Return the support at which a word is half true, by a sample of the gallery."""
+        """Return the support at which a word has truth 0.5, estimated on a sample of the gallery."""
         if meaning.half is not None:
             return meaning.half
         if meaning not in self._halves:
             self._halves[meaning] = half_point(torch.from_numpy(self.support(meaning, self._sample_ids)))
         return self._halves[meaning]
 
+    def scaled(self, meaning: Meaning) -> Meaning:
+        """Return an approximation scaled to the gallery; other meanings are returned unchanged."""
+        if not isinstance(meaning, Approximation):
+            return meaning
+        if meaning not in self._scaled:
+            if len(self._scaled) >= _KEPT:
+                self._scaled.clear()
+            self._scaled[meaning] = meaning.scaled_to(meaning.scores(self._scale_sample))
+        return self._scaled[meaning]
+
+    @cached_property
+    def _scale_sample(self) -> Tensor:
+        """The evidence of a sample of images with stored classes, for the scale of scores."""
+        evidence = self._evidence(evenly(self._table.ids, SCALE_SAMPLE))
+        return evidence[evidence[:, :NUM_CLASSES].any(1)]
+
     def support(self, meaning: Meaning, ids: np.ndarray) -> np.ndarray:
-        """Return how far images support a word, `(n,)`, in the order of the ids given, which all are there."""
+        """Return the support `(n,)` of existing images for a word, in the order of `ids`."""
         parts = self._shards.map("support", meaning, ids)
         found = np.concatenate([part[0] for part in parts])
         support = np.concatenate([part[1] for part in parts])
@@ -202,12 +221,12 @@ class GalleryWords:
         return np.asarray(support[order][np.searchsorted(found[order], ids)])
 
     def best(self, meaning: Meaning, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of the images that support a word most, the best first, and their support."""
-        found = merge_nearest(self._shards.map("best_by_word", meaning, count), count)
+        """Return the ids of the images that support a word most, best first, and their support."""
+        found = merge_nearest(self._shards.map("best_by_word", self.scaled(meaning), count), count)
         return found.ids[0], found.scores[0]
 
     def may_be_seen(self, meaning: Meaning) -> bool:
-        """Return whether a word is likely in any image at all; always True for a phrase."""
+        """Return whether a word is likely in at least one image; always True for a phrase."""
         if isinstance(meaning, NamedFeature):
             return bool((self.best(meaning, 1)[1] >= meaning.half).any())
         if not isinstance(meaning, Noun):
@@ -221,14 +240,14 @@ class GalleryWords:
 
     @cached_property
     def counts(self) -> dict[Synset, int]:
-        """How many images show each noun; in a large gallery an estimate."""
+        """The number of images that show each noun; an estimate in a large gallery."""
         counts = [0] * NUM_NOUNS
         if self.has_classes:
             counts = self._estimate(lambda ids: which_are_likely(self._class_evidence(ids).numpy()), NUM_NOUNS)
         return dict(zip(wordnet_nouns().synsets, counts, strict=True))
 
     def _estimate(self, shows: Callable[[np.ndarray], np.ndarray], num_words: int) -> list[int]:
-        """Return how many images show each word, by a sample of which `shows` says that, `(n, words)`."""
+        """Estimate how many images show each word from a sample, for which `shows` returns a mask `(n, words)`."""
         counts = np.zeros(num_words)
         for start in range(0, len(self._sample_ids), _ROWS_AT_ONCE):
             counts += shows(self._sample_ids[start : start + _ROWS_AT_ONCE]).sum(0)
@@ -237,18 +256,18 @@ class GalleryWords:
 
     @cached_property
     def named_counts(self) -> dict[str, int]:
-        """How many images show each named feature, things first; in a large gallery an estimate."""
+        """The number of images that show each named feature, things first; an estimate in a large gallery."""
         words = self.vocabulary.of_model
         if not isinstance(words, ImageNetVocabulary) or words.heads is None or NAMED not in self._table.columns:
             return {}
         names = words.heads.names
-        counts = self._estimate(lambda ids: self._table.named(ids) >= NamedFeature.half, len(names))
+        counts = self._estimate(lambda ids: self._table.named(ids) >= LIKELY, len(names))
         found = dict(zip(names, counts, strict=True))
         things = {name for name, group in zip(names, words.heads.groups, strict=True) if group == "coco"}
         return dict(sorted(found.items(), key=lambda word: (word[0] not in things, -word[1])))
 
     def complete(self, beginning: str) -> dict[str, int]:
-        """Return the words that begin so, and how many images show each, most first."""
+        """Return the words with a prefix and the number of images that show each, most frequent first."""
         words, start = self.vocabulary.of_model, normalized(beginning)
         meanings = {word: words.meaning(word) for word in words.complete(beginning)}
         found = {word: count for word, count in self.named_counts.items() if word.startswith(start)}
@@ -268,10 +287,16 @@ class GalleryWords:
         named = [WordCount(word, count) for word, count in self.named_counts.items() if count]
         nouns = [WordCount(noun.word, self.counts[noun]) for noun in self._surely_seen(distinctive)]
         others = [noun for noun in nouns if isinstance(self.vocabulary.find(noun.word), Noun)]
-        return WordIndex(self.complete(""), [*named, *others])
+        offered = {word: count for word, count in self.complete("").items() if self._is_offered(word)}
+        return WordIndex(offered, [*named, *others])
+
+    def _is_offered(self, word: str) -> bool:
+        """Return whether a word is offered as a completion; other words can still be typed."""
+        meaning = self.vocabulary.find(word)
+        return is_everyday(word, meaning.synset) if isinstance(meaning, Noun) else meaning is not None
 
     def _surely_seen(self, nouns: Sequence[Synset]) -> list[Synset]:
-        """Return those of some nouns that are plain to see in a few images, which classes of drawings seldom are."""
+        """Return the nouns that are clearly visible in some images; for drawings, classes are often unreliable."""
         if not nouns or not self.has_classes:
             return []
         classes = TopClasses(*self._table.classes(self._sample_ids))
@@ -280,35 +305,56 @@ class GalleryWords:
     # --- images in words --------------------------------------------------------------------------------------------
 
     def _evidence(self, ids: np.ndarray) -> Tensor:
-        """Return what is stored of the classes and named features of images, `(n, E)`."""
-        evidence = self._class_evidence(ids)
+        """Return the stored evidence of images, `(n, E)`: classes and named features."""
         if NAMED not in self._table.columns:
-            return evidence
-        return torch.cat([evidence, torch.from_numpy(self._table.named(ids))], 1)
+            return self._class_evidence(ids)
+        kept, valid, named = self._table.classes_and_named(ids)
+        return torch.cat([_evidence_of(kept, valid), torch.from_numpy(named)], 1)
 
     def _class_evidence(self, ids: np.ndarray) -> Tensor:
-        """Return what is stored of the classes of images, `(n, 1000)`."""
-        kept, valid = self._table.classes(ids)
-        evidence = kept.evidence()
-        evidence[torch.from_numpy(~valid)] = 0
-        return evidence
+        """Return the stored evidence of the classes of images, `(n, 1000)`."""
+        return _evidence_of(*self._table.classes(ids))
 
     def describe(self, ids: np.ndarray) -> list[list[ShownNoun]]:
-        """Return what images show; nothing where nothing is known."""
+        """Return the words of each image; empty if its classes are not stored."""
         words = self.vocabulary.of_model if self.has_classes and len(ids) else None
         if not isinstance(words, ImageNetVocabulary):
             return [[]] * len(ids)
         return words.describe_all(self._evidence(ids))
 
+    def boxes(self, meanings: Mapping[str, Meaning], ids: np.ndarray) -> list[dict[str, Box]]:
+        """Return the boxes of words in each image, as fractions of the backbone's input; only likely named features."""
+        columns = {text: word.column for text, word in meanings.items() if isinstance(word, NamedFeature)}
+        if not columns or not len(ids):
+            return [{}] * len(ids)
+        stored = self._table.word_boxes(ids)
+        return [
+            {text: tuple(boxes[words == column][0].tolist()) for text, column in columns.items() if column in words}
+            for words, boxes in zip(stored.words, stored.boxes, strict=True)
+        ]
+
     def describe_together(self, ids: np.ndarray) -> list[ShownNoun]:
-        """Return what images show, taken as one."""
+        """Return the words for several images together."""
         words = self.vocabulary.of_model if self.has_classes and len(ids) else None
         return words.describe(self._evidence(ids).mean(0)) if isinstance(words, ImageNetVocabulary) else []
 
 
-def words_in(shown: Sequence[ShownNoun]) -> tuple[str, ...]:
-    """Return the words alone of what an image shows."""
-    return tuple(noun.word for noun in shown)
+def _two_digits(count: int) -> int:
+    """Round an estimate to two digits: 2,341 to 2,300."""
+    step = int(10 ** max(0, len(str(count)) - 2))
+    return step * round(count / step)
+
+
+def words_in(shown: Sequence[ShownNoun]) -> dict[str, float]:
+    """Return the words of an image with their probabilities."""
+    return {noun.word: noun.probability for noun in shown}
+
+
+def _evidence_of(kept: QuantizedClasses, valid: np.ndarray) -> Tensor:
+    """Return the evidence `(n, 1000)` of stored classes, 0 for images without any."""
+    evidence = kept.evidence()
+    evidence[torch.from_numpy(~valid)] = 0
+    return evidence
 
 
 def _mean_of_best(support: np.ndarray) -> float:

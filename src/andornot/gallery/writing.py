@@ -1,24 +1,25 @@
-"""Changes of a gallery: its model, codes and regions are replaced, and what is not needed any more is removed."""
+"""Changes to a gallery: create it, replace its model, codes and regions, and remove unused files."""
 
 from __future__ import annotations
 
-import time
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from ..model import Model
+from ..model import Model, ModelError, new_backbone
 from ..similarity import Components, evenly
-from ..ssl.calibration import CALIBRATION_IMAGES
+from ..ssl.calibration import CALIBRATION_IMAGES, CalibratedHead
+from ..ssl.recipe import Recipe, load_recipe
 from .checksums import remove_checksums
 from .commits import KEEP, TableWriter, sync_data
-from .creating import model_folder, save_model
+from .encoding import feature_map_grid, num_regions
 from .errors import GalleryError
 from .projections import (
     ENOUGH_IMAGES,
@@ -26,40 +27,33 @@ from .projections import (
     REFIT_GROWTH,
     RegionBasis,
     fit_wholes,
-    load_components,
     save_components,
     whole_codes,
 )
-from .rows import (
-    ACTIVATIONS,
-    FULL_REGIONS,
-    REGIONS,
-    sealed_column,
-)
-from .storage import IMAGES, Storage, load_lance, writing
-from .table import INDEXED
+from .records import State, StrPath
+from .rows import ACTIVATIONS, FULL_REGIONS, REGIONS, schema_of, sealed_column
+from .storage import HOLDER, IMAGES, LOCK, Storage, load_lance, writing
+from .table import INDEXED, ImageTable
 
-if TYPE_CHECKING:
-    pass
-
-# Fragments with fewer rows are merged, when there are so many of them; small ones often, large ones seldom.
+# (rows, count): fragments with fewer rows are merged when there are this many of them.
 _MERGED: Final = ((2**12, 16), (2**17, 32))
-# From here on look-ups use indexes; and so many rows may be missing in these.
+# Columns are indexed from this many rows, and reindexed when this many rows are unindexed.
 _INDEXED: Final = 10_000
+# Names of files and folders that versions refer to, in the folder of a gallery.
+_OWN: Final = re.compile(r"(model|components|basis|definitions|unreadable)-[0-9a-f]{16}(\.safetensors|\.json)?")
 
 
 class Writer(TableWriter):
-    """A gallery that is being changed. Use `open_writer`, which holds the lock."""
+    """Write access to a gallery. Use `open_writer`, which holds the lock."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
-        self._basis: RegionBasis | None = None
-        self._components: Components | None = None
+        self._drop_unused_columns()
 
     # --- the model, and codes ---------------------------------------------------------------------------------------
 
     def calibrate(self, model: Model) -> Model:
-        """Calibrate the model on the gallery's own images, whose activations are stored; the new model."""
+        """Calibrate the model on the gallery's stored activations, and return the new model."""
         if model.recipe.regime != "calibrated":
             raise GalleryError(
                 f"the model of {self.storage} was trained ({model.recipe.regime}), and calibration would replace that"
@@ -73,56 +67,44 @@ class Writer(TableWriter):
         return calibrated
 
     def replace_model(self, model: Model, calibrated_on: int | None) -> None:
-        """Make another model the gallery's own, and compute the codes that depend on it."""
-        self._announce(model_folder(model))
+        """Replace the gallery's model, and recompute the codes that depend on it."""
         name = save_model(self.storage, model)
         self._switch(model, model=name, model_id=model.id, calibrated_on=calibrated_on)
 
-    def _is_used(self, name: str) -> bool:
-        """Return whether a file or folder is part of the gallery as it is."""
-        used = (self.state.model, self.state.components, self.state.basis)
-        return any(own and name.startswith(own) for own in used)
-
-    def _announce(self, name: str) -> None:
-        """Note a file that will be written: if this process is killed before it is used, it is removed later."""
-        if not self._is_used(name):
-            self.save_state(retired=(*self.state.retired, (name, time.time())))
-
     def refit(self, model: Model) -> None:
-        """Fit the projection of whole images again if the gallery has become much larger."""
+        """Refit the projection of whole images if the gallery has become much larger."""
         count = len(self.table)
         if count >= ENOUGH_IMAGES and count >= REFIT_GROWTH * self.state.fitted_on:
             self._switch(model)
 
     def drop_codes(self) -> None:
-        """Remove the projection and the codes of whole images; they are computed again by the next one."""
-        self._components = None
+        """Remove the projection and the codes of whole images; the next `refit` recomputes them."""
         self.save_state(components="", codes="", fitted_on=0)
         self._drop_unused_columns()
 
     def _switch(self, new_model: Model, **changes: Any) -> None:
-        """Store another state, with the codes of whole images by that model if there are enough images."""
-        old = self.state
+        """Store a changed state, with codes of whole images for the new model if there are enough images."""
         codes: dict[str, Any] = {"components": "", "codes": "", "fitted_on": 0}
         if len(self.table) >= ENOUGH_IMAGES:
             components = fit_wholes(new_model, self.table.activations(evenly(self.table.ids, FIT_SAMPLE)))
-            name = save_components(self.storage, components, self._announce)
+            name = save_components(self.storage, components)
             column = f"codes_{name.removesuffix('.safetensors').rsplit('-', 1)[-1]}"
-            if column != old.codes:
+            if column != self.state.codes:
                 self._add_codes(column, new_model, components)
             codes = {"components": name, "codes": column, "fitted_on": len(self.table)}
-        state = replace(self.state, **codes, **changes)
-        used, now = (state.model, state.components), time.time()
-        retired = [one for one in state.retired if one[0] not in used]
-        retired += [(name, now) for name in (old.model, old.components) if name and name not in used]
-        self._components = None
-        self.save_state(**codes, **changes, retired=tuple(retired))
+        self.save_state(**codes, **changes)
         self._drop_unused_columns()
+
+    def _drop_unused_columns(self) -> None:
+        """Remove code columns of earlier projections and of killed processes."""
+        unused = [name for name in self.table.columns if name.startswith("codes_") and name != self.state.codes]
+        if unused:
+            with self.storage.reading():
+                self.table.dataset.drop_columns(unused)
+            self._opened(self.storage.open())
 
     def _add_codes(self, column: str, model: Model, components: Components) -> None:
         """Add a column with the codes of all images."""
-        if column in self.table.columns:
-            self._drop_columns([column])
 
         def codes_of(batch: pa.RecordBatch) -> pa.RecordBatch:
             rows = pa.Table.from_batches([batch])
@@ -137,30 +119,18 @@ class Writer(TableWriter):
                 fragments.append(metadata)
         if schema is not None:
             sync_data(self.storage, fragments)
-            self._commit(load_lance().LanceOperation.Merge(fragments, schema))
-
-    def components(self) -> Components | None:
-        """Return the projection of whole images; None in a small gallery."""
-        if self._components is None and self.state.components:
-            self._components = load_components(self.storage, self.state.components)
-        return self._components
+            self._apply("Merge", fragments, schema)
 
     # --- regions ----------------------------------------------------------------------------------------------------
 
-    def basis(self, model: Model) -> RegionBasis | None:
-        """Return the basis of regions; None in a small gallery."""
-        if self._basis is None and self.state.basis:
-            self._basis = RegionBasis.load(self.storage, self.state.basis, model)
-        return self._basis
-
     @property
     def needs_basis(self) -> bool:
-        """Whether there are enough images for a basis, and none is fitted."""
+        """Whether there are enough images for a basis and none is fitted yet."""
         has_regions = FULL_REGIONS in self.table.columns
         return has_regions and not self.state.basis and len(self.table) + self.uncommitted >= ENOUGH_IMAGES
 
     def fit_basis(self, model: Model) -> None:
-        """Fit a basis on the images that there are, and store their regions as codes."""
+        """Fit a basis on the gallery's images, and store their regions as codes."""
         self.commit()
         ids = self.table.ids
         wholes = torch.from_numpy(self.table.activations(evenly(ids, FIT_SAMPLE))).float()
@@ -168,16 +138,15 @@ class Writer(TableWriter):
         content, valid = self.table.unseal(rows, FULL_REGIONS)
         regions = torch.from_numpy(content[valid].view(np.float16).reshape(-1, self.state.width)).float()
         is_own = self.state.calibrated_on is not None
-        self._basis = RegionBasis.fit(model, wholes, regions, calibrate=is_own)
-        name = self._basis.save(self.storage, self._announce)
-        self.save_state(basis=name, retired=tuple(one for one in self.state.retired if not one[0].startswith(name)))
+        basis = RegionBasis.fit(model, wholes, regions, calibrate=is_own)
+        self.save_state(basis=basis.save(self.storage))
         self.encode_regions(model)
 
     def encode_regions(self, model: Model) -> None:
-        """Store as codes the regions that are still stored as activations."""
-        basis = self.basis(model)
-        if basis is None:
+        """Convert regions that are still stored as activations to codes."""
+        if not self.state.basis:
             return
+        basis = RegionBasis.load(self.storage, self.state.basis, model)
         with self.storage.reading():
             rows = self.table.dataset.to_table(columns=sorted(self.table.columns), filter=f"{FULL_REGIONS} IS NOT NULL")
         if not len(rows):
@@ -192,29 +161,40 @@ class Writer(TableWriter):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self, *, first: bool = False) -> None:
-        """Store everything, merge small fragments, bring indexes up to date, and remove what is not needed any more.
+        """Commit, merge small fragments, update indexes, and remove unused files.
 
-        `first`: a first index, whose versions before the calibration could not be searched, so no reader needs them.
+        `first`: this is the first indexing run. Its versions before the calibration cannot be searched, so they are
+        removed immediately.
         """
         self.commit()
-        keep = timedelta(0) if first else KEEP
-        expired = time.time() - keep.total_seconds()
-        removable = [name for name, when in self.state.retired if when <= expired]
-        self.save_state(
-            next_id=self._next_id, retired=tuple(one for one in self.state.retired if one[0] not in removable)
-        )
-        for name in removable:
-            if not self._is_used(name):
-                self.storage.remove(name)
+        self.save_state(next_id=self._next_id)
         self._compact(eagerly=first)
         self._index()
         with self.storage.reading():
-            self.table.dataset.cleanup_old_versions(older_than=keep)
-        if self.storage.folder is not None:
-            remove_checksums(self.storage.folder / IMAGES)
+            self.table.dataset.cleanup_old_versions(older_than=timedelta(0) if first else KEEP)
+        if self.storage.table is not None:
+            remove_checksums(self.storage.table)
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files that no version refers to: replaced ones, and those of killed processes.
+
+        Only in local galleries, where the lock ensures that no other process is about to refer to them.
+        """
+        assert self.storage.folder is not None, "an object store has no locks"
+        unused = {path for path in self.storage.folder.iterdir() if _OWN.fullmatch(path.name)}
+        unused = {path for path in unused if path.name not in self.state.files}
+        for version in self.table.dataset.versions() if unused else ():
+            files = ImageTable.open(self.storage, version["version"]).state.files
+            unused = {path for path in unused if path.name not in files}
+        for path in unused:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def _compact(self, *, eagerly: bool) -> None:
-        """Merge small fragments: when there are many of them, or several if `eagerly`."""
+        """Merge small fragments if there are many, or with `eagerly` if there are at least two."""
         from lance.optimize import Compaction
 
         with self.storage.reading():
@@ -228,7 +208,7 @@ class Writer(TableWriter):
                     continue
                 sync_data(self.storage, [fragment for one in done for fragment in one.new_fragments])
                 Compaction.commit(self.table.dataset, done)
-                self._opened(self.storage.open(IMAGES))
+                self._opened(self.storage.open())
 
     def _index(self) -> None:
         if len(self.table) < _INDEXED:
@@ -241,11 +221,84 @@ class Writer(TableWriter):
                     dataset.create_scalar_index(column, "BTREE", name=f"{column}_idx")
                 elif dataset.stats.index_stats(f"{column}_idx")["num_unindexed_rows"] >= _INDEXED:
                     dataset.optimize.optimize_indices(index_names=[f"{column}_idx"])
-        self._opened(self.storage.open(IMAGES))
+        self._opened(self.storage.open())
 
 
 @contextmanager
 def open_writer(storage: Storage) -> Iterator[Writer]:
-    """Open a gallery for writing; a LockedError if another process does."""
+    """Open a gallery for writing; raise a LockedError if another process is writing."""
     with writing(storage):
         yield Writer(storage)
+
+
+# --- creating -------------------------------------------------------------------------------------------------------
+
+
+def create_gallery(storage: Storage, model: Model | None, recipe: Recipe | None) -> None:
+    """Create an empty gallery. Without a model, it gets an uncalibrated one made by the recipe."""
+    if storage.exists():
+        raise GalleryError(f"{storage} holds a gallery already; Gallery.open opens it")
+    if storage.folder is not None and storage.folder.is_dir():
+        left = (LOCK, HOLDER, IMAGES)  # left behind by a killed `create`
+        others = [
+            child.name
+            for child in storage.folder.iterdir()
+            if child.name not in left and not child.name.startswith("model-")
+        ]
+        if others:
+            raise GalleryError(f"{storage} is not empty, and no gallery ({min(others)} is in it): give a new folder")
+    chosen = own_model(recipe or load_recipe("photos")) if model is None else model
+    if storage.folder is not None:
+        storage.folder.mkdir(parents=True, exist_ok=True)
+    with writing(storage):
+        name = save_model(storage, chosen)
+        grid = feature_map_grid(chosen)
+        state = State(
+            name,
+            chosen.id,
+            chosen.backbone.width,
+            calibrated_on=0 if model is None else None,
+            grid=grid if num_regions(grid) else None,
+            recipe=chosen.recipe.model_dump(mode="json") if model is None else None,
+        )
+        schema = schema_of(state, chosen)
+        with storage.reading():
+            dataset = load_lance().write_dataset(
+                schema.empty_table(), storage.uri, mode="create", schema=schema, storage_options=storage.options
+            )
+        storage.sync_version(dataset)
+
+
+def own_model(recipe: Recipe) -> Model:
+    """Return a model with a pretrained backbone and a head that is not calibrated yet."""
+    if recipe.regime != "calibrated":
+        raise GalleryError(f"a gallery makes calibrated models only; this recipe says {recipe.regime}: train one first")
+    backbone = new_backbone(recipe, channels=3)
+    return Model(backbone, CalibratedHead(backbone.width, recipe.num_values, recipe.calibration), recipe)
+
+
+def save_model(storage: Storage, model: Model) -> str:
+    """Write a model to a folder of the gallery, unless it exists, and return the folder's name."""
+    name = f"model-{model.id}"
+    # Do not overwrite a model in use: a process killed meanwhile would leave it incomplete.
+    try:
+        if Model.load(storage.local_copy(name)).id == model.id:
+            return name
+    except ModelError:
+        pass
+    with storage.new_file(name) as folder:
+        model.save(folder)
+    return name
+
+
+def load_model(storage: Storage, state: State) -> Model:
+    """Load the model of a gallery; raise a ModelError if it is damaged or not the gallery's."""
+    model = Model.load(storage.local_copy(state.model))
+    if model.id != state.model_id:
+        raise ModelError(f"{storage}/{state.model} is not the model that the gallery was made with")
+    return model
+
+
+def load_copy(model: Model | StrPath | None) -> Model | None:
+    """Return a model given directly or by its folder."""
+    return model if model is None or isinstance(model, Model) else Model.load(model)

@@ -1,4 +1,4 @@
-"""The algebra: pure tensor maths. It knows no images and no files."""
+"""The logic of representations: pure tensor maths, independent of images and files."""
 
 from .atoms import Atom, Crop
 from .distance import Score, containment, cross_entropy, degree_distance, expected_bce

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 KINDS: Final = ("word", "image")
 RESERVED: Final = ("and", "or", "not", "at_least", "like")
 
-# No exponents: a written number then never grows longer than what was typed.
+# Without exponents, so that the canonical notation of a number is never longer than what was typed.
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 
 
 class Crop(NamedTuple):
-    """A part of an image: its edges as fractions of the image from 0 to 1, or all as whole pixels.
+    """A crop of an image: its edges as fractions of the image from 0 to 1, or all as whole pixels.
 
     >>> Crop(0.1, 0, 0.5, 1).in_pixels, Crop(0, 0, 300, 200).in_pixels
     (False, True)
@@ -26,7 +26,7 @@ class Crop(NamedTuple):
 
     @property
     def in_pixels(self) -> bool:
-        """Whether an edge is beyond 1: then all four are pixels, a 0 and a 1 as well."""
+        """Whether the edges are in pixels: true if any edge is greater than 1."""
         return max(self) > 1
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Crop(NamedTuple):
 
 
 class Atom(NamedTuple):
-    """What a formula is made of: `kind` is "word" or "image" where the formula insists on one, else empty."""
+    """An operand of a formula; `kind` is "word" or "image" if the formula specifies it, else empty."""
 
     name: str
     kind: str = ""
@@ -42,7 +42,7 @@ class Atom(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a name and nothing else."""
+        """Whether the atom is just a name, without kind and crop."""
         return not self.kind and self.crop is None
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ def is_bare(name: str) -> bool:
 
 def is_name_character(character: str) -> bool:
     """Return whether an unquoted name may contain the character anywhere."""
-    # Combining marks belong to letters: file names on some systems have é as e and an accent.
+    # Combining marks belong to letters: some systems store é in file names as e and an accent.
     return character.isalnum() or character in "_./" or unicodedata.category(character).startswith("M")
 
 

@@ -1,4 +1,4 @@
-"""Completion: what may be typed at a cursor in a formula, and which part of the text it would replace."""
+"""Completion: find what may be typed at a cursor in a formula, and the part of the text that it replaces."""
 
 import re
 from typing import Final, Literal, NamedTuple
@@ -11,11 +11,11 @@ _ENDS_OPERAND: Final = ("name", ")", "]")
 
 
 class Spot(NamedTuple):
-    """A part of a text, from `start` to `end`, in which or behind which the cursor is.
+    """A part of a text from `start` to `end` that a completion replaces; the cursor is in it or right after it.
 
-    `beginning` is the name that stands there as far as the cursor, without quotes. `expects` says what may stand
-    there: after an operand only an operator. `kind` is "word" or "image" after `word:` and `image:`; `in_list`:
-    it is in the brackets of `like` or `at_least`, which list terms.
+    `beginning` is the name up to the cursor, without quotes. `expects` says what may be typed there (after an operand,
+    only an operator). `kind` is "word" or "image" after `word:` and `image:`. `in_list` is true within the brackets of
+    `like` and `at_least`.
     """
 
     start: int
@@ -27,7 +27,7 @@ class Spot(NamedTuple):
 
 
 def spots(text: str, cursor: int) -> list[Spot]:
-    """Return the spots at a cursor, longest first: `polar b` may become one name, or the end of two.
+    """Return the spots at a cursor, longest first: `polar b` may be the beginning of one name or of two.
 
     >>> [spot.beginning for spot in spots("dog and polar b", 15)]
     ['polar b', 'b']
@@ -50,13 +50,13 @@ def spots(text: str, cursor: int) -> list[Spot]:
         kind, before = before[-2].name, before[:-2]
     last = before[-1].kind if before else ""
     if last == "(" and brackets[-1] == "at_least":
-        return []  # a number is written there
+        return []  # a number is expected
     in_list = bool(brackets) and brackets[-1] in _LISTS
     spot = Spot(
         start, end, _beginning(text, here, cursor), "operator" if last in _ENDS_OPERAND else "operand", kind, in_list
     )
     found = [spot]
-    # A space behind a name ends it; a `-` without one may be a part of it.
+    # A space ends a name; a `-` right after it may be part of it.
     goes_on = not here.is_quoted if here is not None else bool(before) and before[-1].kind == "-"
     if goes_on and not kind:
         longer = _start_of_names(before, start)
@@ -66,7 +66,7 @@ def spots(text: str, cursor: int) -> list[Spot]:
 
 
 def _is_typed(piece: Token, cursor: int) -> bool:
-    """Return whether the cursor is in a name or right behind it."""
+    """Return whether the cursor is in a name or right after it."""
     is_name = piece.kind == "name" or piece.kind in RESERVED
     return is_name and piece.start < cursor and (cursor < piece.end if piece.is_quoted else cursor <= piece.end)
 
@@ -80,7 +80,7 @@ def _beginning(text: str, here: Token | None, cursor: int) -> str:
 
 
 def _start_of_names(before: list[Token], start: int) -> int:
-    """Return the start of the names right before, separated by spaces or by a `-` without spaces."""
+    """Return the start of the preceding names that are separated by spaces or by a `-` without spaces."""
     for place in range(len(before) - 1, -1, -1):
         piece = before[place]
         is_glued = piece.kind == "-" and piece.end == start and place and before[place - 1].end == piece.start
@@ -91,7 +91,7 @@ def _start_of_names(before: list[Token], start: int) -> int:
 
 
 def _open_brackets(before: list[Token]) -> list[str]:
-    """Return what each open bracket belongs to: the name of a list, or the bracket itself."""
+    """Return for each open bracket the function before it (`like` or `at_least`), or the bracket itself."""
     brackets: list[str] = []
     for place, piece in enumerate(before):
         if piece.kind in ("(", "["):
@@ -103,7 +103,7 @@ def _open_brackets(before: list[Token]) -> list[str]:
 
 
 def _pieces(text: str) -> list[Token]:
-    """Tokenize a text that may be wrong: skip invalid characters; an unclosed quote runs to the end."""
+    """Tokenize a text that may be invalid: skip invalid characters; an unclosed quote extends to the end."""
     pieces: list[Token] = []
     position = 0
     while position < len(text):
@@ -115,7 +115,7 @@ def _pieces(text: str) -> list[Token]:
             while text[rest].isspace():
                 rest += 1
             if text[rest] in "\"'" and text[rest : rest + 2] != 2 * text[rest]:
-                # It would end behind the text: a cursor there is still in it.
+                # End the token after the text, so that a cursor at the end is still in it.
                 pieces.append(Token("name", rest, len(text) + 1, is_quoted=True))
                 break
             position = rest + 1

@@ -1,10 +1,10 @@
-"""How far representations are from each other, all pairs as one matrix product, or pair by pair.
+"""Distances between representations: of all pairs as one matrix product, or pairwise.
 
-Each function takes a query `(*q, N, M)` and a gallery `(*g, N, M)` and returns `(*q, *g)`; with `paired=True`
-leading dimensions broadcast against each other instead. Half precision is added up in float32.
+Each function takes a query `(*q, N, M)` and a gallery `(*g, N, M)` and returns `(*q, *g)`; with `paired=True`,
+leading dimensions broadcast against each other instead. Half precision is accumulated in float32.
 
-Each is an inner product of a vector made of the query with one made of the image: `SCORES` has both, for whoever
-keeps the vectors of a gallery.
+Each distance is an inner product of a vector of the query and a vector of the image. `SCORES` has the functions that
+compute these vectors, so that those of a gallery can be stored.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from .representation import PROBABILITY_FLOOR, Representation, check_same_featur
 def cross_entropy(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
     """Compute the paper's distance `-1/N Σ q·log g`, with the query as the target. Eq. (cross-entropy).
 
-    Probabilities of the gallery below 1e-12 count as 1e-12, so it is finite: at most 27.7.
+    Probabilities of the gallery are clamped to at least 1e-12, so the distance is at most 27.7.
 
     >>> q = Representation([[[0.5, 0.5]]])                       # (1, 1, 2)
     >>> g = Representation([[[0.5, 0.5]], [[0.9, 0.1]]])         # (2, 1, 2)
@@ -29,14 +29,14 @@ def cross_entropy(query: Representation, gallery: Representation, *, paired: boo
     tensor([[0.6931, 1.2040]])
     """
     check_same_features([query, gallery], broadcast=paired)
-    # Negative here and not after the product, which would need a second pass over it.
+    # Negate the small operand instead of the product.
     return _inner_products(-_per_feature(query), _logarithms(gallery), paired)
 
 
 def degree_distance(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
     """Compute `1 - cosine` of the possession degrees: 0 (same proportions) to 1 (no feature in common).
 
-    A representation without any feature is at distance 1 from everything.
+    A representation without any feature has distance 1 to everything.
 
     >>> a = Representation([[0.0, 1.0], [1.0, 0.0]])
     >>> degree_distance(a, ~a)
@@ -47,9 +47,9 @@ def degree_distance(query: Representation, gallery: Representation, *, paired: b
 
 
 def containment(query: Representation, gallery: Representation, *, paired: bool = False) -> Tensor:
-    """Compute how far an image has at least the query's features: the mean truth of `implication(query, image)`.
+    """Compute to what degree an image contains the query's features: the mean truth of `implication(query, image)`.
 
-    From 0 to 1, and here more is nearer. Expectation is linear in both, so it is an inner product as well.
+    It ranges from 0 to 1, and higher is nearer. The expectation is linear in both, so it is an inner product as well.
 
     >>> a, b = Representation([[0.0, 1.0], [1.0, 0.0]]), Representation([[0.0, 1.0], [0.0, 1.0]])
     >>> containment(a, b), containment(b, a)
@@ -62,7 +62,7 @@ def containment(query: Representation, gallery: Representation, *, paired: bool 
 def expected_bce(prediction: Representation, target: Representation) -> Tensor:
     """Compute the binary cross-entropy of the possession degrees, mean over N features, pairwise. Sec. IV-D.
 
-    Unlike `cross_entropy` it grows with the distance between the truth values.
+    Unlike `cross_entropy`, it increases with the distance between the truth values.
 
     >>> z = Representation([[0.8, 0.1, 0.1]])
     >>> near, far = Representation([[0.1, 0.8, 0.1]]), Representation([[0.1, 0.1, 0.8]])
@@ -73,30 +73,34 @@ def expected_bce(prediction: Representation, target: Representation) -> Tensor:
     """
     check_same_features([prediction, target])
     prediction, target = _wide(prediction), _wide(target)
-    # 1 - E[A] as the degree of ~A: no rounding of a subtraction where E[A] is near 1.
+    # Compute 1 - E[A] as the degree of ~A, to avoid cancellation if E[A] is near 1.
     log_has, log_lacks = (p.degrees.clamp(min=PROBABILITY_FLOOR).log() for p in (prediction, ~prediction))
     return -(target.degrees * log_has + (~target).degrees * log_lacks).mean(-1)
 
 
 def _wide(representation: Representation) -> Representation:
-    """Return the tensor, in float32 if it is in half precision."""
+    """Return the representation, converted to float32 if it is in half precision."""
     dtype = wide_dtype(representation.dtype)
     return representation if representation.dtype == dtype else representation.to(dtype)
 
 
 def _direction(representation: Representation) -> Tensor:
     degrees = _wide(representation).degrees
-    # The squares of small degrees, such as an AND of many images has, would be too small to add up.
+    # Scale first: squares of small degrees, such as those of an AND of many images, would underflow.
     tiny = torch.finfo(degrees.dtype).tiny
     largest = degrees.detach().amax(-1, keepdim=True).clamp(min=tiny)
     if degrees.requires_grad:
-        # Of no features at all, or almost none, the gradient is too large for any number: it counts as 0.
+        # If all degrees are (almost) zero, the gradient would overflow: use 0 instead.
         degrees = torch.where(largest <= 8 * tiny, degrees.detach(), degrees)
     return torch.nn.functional.normalize(degrees / largest, dim=-1)
 
 
 def _per_feature(query: Representation) -> Tensor:
     return (_wide(query).probs / query.num_features).flatten(-2)
+
+
+def _logarithms_per_feature(query: Representation) -> Tensor:
+    return _logarithms(query) / query.num_features
 
 
 def _logarithms(gallery: Representation) -> Tensor:
@@ -115,11 +119,11 @@ def _probabilities(gallery: Representation) -> Tensor:
 
 
 Distance = Callable[[Representation, Representation], Tensor]
-"""Of a query `(*q, N, M)` and a gallery `(*g, N, M)` all distances `(*q, *g)`, smaller ones nearer."""
+"""Maps a query `(*q, N, M)` and a gallery `(*g, N, M)` to all distances `(*q, *g)`; smaller is nearer."""
 
 
 class Score(NamedTuple):
-    """How images are compared with a query: by the inner product of these two vectors; more is nearer."""
+    """A score of images for a query: the inner product of these two vectors; higher is nearer."""
 
     query: Callable[[Representation], Tensor]
     gallery: Callable[[Representation], Tensor]
@@ -128,6 +132,7 @@ class Score(NamedTuple):
 _IN_ORDER: Final = (
     Score(_direction, _direction),
     Score(_per_feature, _logarithms),
+    Score(_logarithms_per_feature, _probabilities),  # arguments swapped: -1/N Σ g·log q = cross_entropy(g, q)
     Score(_truth_of_implication, _probabilities),
 )
 SCORES: Final = dict(zip(choices.SCORES, _IN_ORDER, strict=True))

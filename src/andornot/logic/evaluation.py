@@ -1,10 +1,14 @@
-"""The representation of a term: by the paper's formulas, or exactly."""
+"""Evaluate terms to representations, with the paper's or exact semantics, and estimate the cost of the latter.
+
+The time of each kind of step was measured on one core (benchmarks/bench_logic.py compares estimates with measured
+times). Memory is bounded: features are independent, so only as many as fit are computed at once.
+"""
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,32 +16,125 @@ from torch import Tensor
 from ..progress import format_duration
 from . import exact, godel
 from . import program as p
-from .cost import MAX_SECONDS, Cost, EvaluationPlan, TooLong, plan_of_states, plan_of_values
 from .operators import Logic
-from .program import Node, Program
+from .program import Node, Program, write_term
 from .representation import Representation, combine, common_shape, wide_dtype
 from .tokens import FormulaError, FormulaErrorCode
-from .writing import write_term
 
-# Of the lattice; a plan goes that deep.
+MAX_SECONDS: Final = 5.0
+_MAX_BYTES: Final = 2**27
+
+_SECONDS_TO_LOOK_AT_A_NODE: Final = 5e-6
+_SECONDS_OF_A_NODE: Final = 3.5e-5
+_SECONDS_OF_A_PASS: Final = 2e-6
+_SECONDS_OF_A_BYTE: Final = 1.3e-10
+
+
+class TooLong(Exception):  # noqa: N818  # internal: converted to a FormulaError
+    """Raised if an evaluation would take too long; `seconds` is the estimate, infinite if unknown."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+class Cost(NamedTuple):
+    """Seconds on one core, bytes of memory besides operands and result, and features computed at once."""
+
+    seconds: float
+    bytes: int
+    features_at_once: int
+
+
+class EvaluationPlan(NamedTuple):
+    """The steps of an evaluation, the number of nodes visited to plan them, and their passes over tensors.
+
+    The steps are run `cases` times. `counters` is the number of tensors in which an `at_least` counts.
+    """
+
+    steps: Program
+    looked_at: int
+    passes: int
+    counters: int
+    cases: int = 1
+
+    def cost(self, shape: Sequence[int], item_bytes: int) -> Cost:
+        """Return the cost for operands that broadcast to `(..., N, M)`, with `item_bytes` bytes per number."""
+        of_feature = math.prod(shape) // shape[-2] * item_bytes
+        seconds = _seconds(self.looked_at, len(self.steps), self.passes, of_feature * shape[-2])
+        at_once = 2 * p.most_at_once(self.steps) + 5 * sum(node.op == p.NAME for node in self.steps) + self.counters
+        # The features of an empty batch take no memory: avoid a division by zero.
+        features = max(1, min(shape[-2], _MAX_BYTES // max(1, at_once * of_feature)))
+        return Cost(self.cases * seconds, at_once * features * of_feature, features)
+
+
+def plan_of_states(program: Program, shape: Sequence[int], item_bytes: int) -> EvaluationPlan:
+    """Plan a formula without `-`, with three states per repeated name. Raises TooLong if it would take too long."""
+    looked_at = nodes = passes = 0
+    tensor_bytes = math.prod(shape) * item_bytes
+
+    def spend(node: Node | None, done: float) -> None:
+        nonlocal looked_at, nodes, passes
+        if node is None:
+            looked_at += 1
+        else:
+            nodes += 1
+            passes += exact.passes(node)
+        if (seconds := _seconds(looked_at, nodes, passes, tensor_bytes)) > MAX_SECONDS:
+            raise TooLong(seconds / done if done else math.inf)
+
+    steps = exact.expand(program, spend)
+    counters = max((2 * int(node.value) for node in steps if node.op == p.AT_LEAST), default=0)
+    return EvaluationPlan(steps, looked_at, passes, counters)
+
+
+def plan_of_values(program: Program, repeated: int, num_values: int) -> EvaluationPlan:
+    """Plan a formula with `-`, or without repeated names, by running over all values of the repeated names."""
+    passes = sum(_passes_by_values(node, num_values) for node in program)
+    counters = max((5 * _counted(node) + len(node.args) for node in program if node.op == p.AT_LEAST), default=0)
+    return EvaluationPlan(program, 0, passes, counters, num_values**repeated)
+
+
+def _passes_by_values(node: Node, num_values: int) -> int:
+    if node.op == p.AT_LEAST:
+        return 5 * len(node.args) * _counted(node)
+    return {p.NAME: 0, p.NOT: 1, p.MINUS: 3 * num_values}.get(node.op, 6)
+
+
+def _counted(node: Node) -> int:
+    """Return how many counts `godel.at_least` tracks."""
+    return min(int(node.value), len(node.args) + 1 - int(node.value))
+
+
+def _seconds(looked_at: int, nodes: int, passes: int, tensor_bytes: int) -> float:
+    return (
+        looked_at * _SECONDS_TO_LOOK_AT_A_NODE
+        + nodes * _SECONDS_OF_A_NODE
+        + passes * (_SECONDS_OF_A_PASS + tensor_bytes * _SECONDS_OF_A_BYTE)
+    )
+
+
+# --- terms ------------------------------------------------------------------------------------------------------------
+
+# For formulas without `-`; it is the largest depth of a plan.
 MAX_REPEATED_NAMES: Final = 10
 
 
 class TermEvaluation:
-    """The program of a term in pieces without `like`, which is an atom to what it stands in: the mean of its examples.
+    """The evaluation of a term, split at each `like`, which is evaluated first and is then an atom like any other.
 
-    A representation knows no gallery that it could be centered on; whoever has one may take the mean of directions.
+    `like` is the mean of its examples' distributions. Searches in a gallery may use the mean of centered directions
+    instead, which needs the gallery.
     """
 
     def __init__(self, program: Program, text: str, positions: Mapping[int, int]) -> None:
         nodes = list(program)
 
-        def piece(root: int) -> _Piece:
+        def piece(root: int) -> _TermPiece:
             kept = p.needed(nodes, root)
-            return _Piece(p.part(nodes, kept), text, {new: positions[old] for new, old in enumerate(kept)})
+            return _TermPiece(p.part(nodes, kept), text, {new: positions[old] for new, old in enumerate(kept)})
 
-        # What an example needs comes before it.
-        self._likes: dict[str, list[_Piece]] = {}
+        # In program order, so that nested examples are evaluated first.
+        self._likes: dict[str, list[_TermPiece]] = {}
         for index, node in enumerate(program):
             if node.op == p.LIKE:
                 name = write_term(p.part(program, p.needed(program, index)))
@@ -59,8 +156,8 @@ class TermEvaluation:
         return Cost(sum(cost.seconds for cost in costs), max(cost.bytes for cost in costs), whole.features_at_once)
 
 
-class _Piece:
-    """A program over names, and what evaluates it; errors point at the `positions` of its nodes in `text`."""
+class _TermPiece:
+    """A program without `like`, and its evaluation; errors point at the `positions` of its nodes in `text`."""
 
     def __init__(self, program: Program, text: str, positions: Mapping[int, int]) -> None:
         self._program, self._text, self._positions = program, text, positions
@@ -71,7 +168,7 @@ class _Piece:
         self._plan: EvaluationPlan | None = None
 
     def evaluate(self, values: Mapping[str, Representation], semantics: str, logic: Logic) -> Representation:
-        """Return the representation, given that of each name at least."""
+        """Return the representation, given those of all names."""
         operands = [values[name] for name in self._names]
         if semantics == "independent" or not self._repeated:
 
@@ -80,7 +177,7 @@ class _Piece:
 
             if self._at_least is None or logic is not godel:
                 return combine(independent, *operands)
-            # Counting takes many times the memory of its operands.
+            # Counting needs many times the memory of its operands.
             shape, dtype = common_shape(operands), _common_dtype(operands)
             cost = self._checked_cost(plan_of_values(self._program, 0, shape[-1]), shape, dtype)
             return combine(_in_parts(independent, cost.features_at_once), *operands)
@@ -93,7 +190,7 @@ class _Piece:
 
         def kernel(*probs: Tensor) -> Tensor:
             named = self._named(probs)
-            # A name that the laws remove from the formula still has a say in the shape of the result.
+            # Names that simplification removed still contribute to the shape of the result.
             kept = (*shape[:-2], probs[0].shape[-2], shape[-1])
             if self._has_minus:
                 return self._evaluate_by_values(named, logic).expand(kept)
@@ -112,7 +209,7 @@ class _Piece:
         return plan.cost(shape, dtype.itemsize)
 
     def _planned(self, shape: Sequence[int], dtype: torch.dtype) -> EvaluationPlan:
-        """Return the steps of an exact evaluation; cached if they do not depend on the shape."""
+        """Return the plan of an exact evaluation, cached if it does not depend on the shape."""
         if self._has_minus or not self._repeated:
             return plan_of_values(self._program, len(self._repeated), shape[-1])
         if self._plan is None:
@@ -143,7 +240,7 @@ class _Piece:
         )
 
     def _refused(self, message: str, code: FormulaErrorCode) -> FormulaError:
-        """Return an error that points at the last of the repeated names."""
+        """Return an error that points at the last repeated name."""
         return self._error(self._program.index(Node(p.NAME, (), self._repeated[-1])), message, code)
 
     def _error(self, node: int, message: str, code: FormulaErrorCode) -> FormulaError:
@@ -153,7 +250,7 @@ class _Piece:
         return dict(zip(self._names, probs, strict=True))
 
     def _evaluate_by_values(self, probs: Mapping[str, Tensor], logic: Logic) -> Tensor:
-        """Evaluate with repeated names at each of their values in turn: `-` is no operation of the lattice."""
+        """Evaluate for each value of the repeated names in turn, because `-` is not a lattice operation."""
         like = probs[self._repeated[0]]
         values = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
         total = torch.zeros((), dtype=like.dtype, device=like.device)
@@ -188,7 +285,7 @@ def _common_dtype(operands: Sequence[Representation]) -> torch.dtype:
 
 
 def _in_parts(kernel: Callable[..., Tensor], features_at_once: int) -> Callable[..., Tensor]:
-    """Return the kernel, applied to that many features at a time."""
+    """Return a kernel that is applied to `features_at_once` features at a time."""
 
     def in_parts(*probs: Tensor) -> Tensor:
         if features_at_once >= probs[0].shape[-2]:

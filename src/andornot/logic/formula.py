@@ -1,4 +1,4 @@
-"""`Formula`: a query such as `(a | b) & ~c` or `a and not b`, read once, evaluated on any representations or truths."""
+"""`Formula`: a query such as `(a | b) & ~c` or `a and not b`, parsed once, evaluated on any representations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,30 +11,29 @@ from torch import Tensor
 
 from ..choices import SEMANTICS
 from ..errors import AndornotError, did_you_mean, spelled_like, unknown
-from . import parser, truth, writing
+from . import parser, truth
 from . import program as p
 from .atoms import Atom, is_bare
 from .atoms import write_name as write_name
-from .cost import Cost
-from .evaluation import TermEvaluation
+from .evaluation import Cost, TermEvaluation
 from .operators import Logic, get_logic
 from .parser import Mention, Parsed, ParsedTerm
 from .program import Node, Program
 from .representation import Representation, check_same_features
 from .tokens import FormulaError, FormulaErrorCode
 
-# Of a name that nobody knows so much is told.
+# The longest part of an unknown name shown in an error message, in characters.
 _LONGEST: Final = 100
 
 Degrees = TypeVar("Degrees", Tensor, np.ndarray)
 
 
 class Formula:
-    """A term, which describes an image, or a condition, which says what images must be.
+    """A term, which describes an image, or a condition, which images can satisfy.
 
-    A term joins atoms with `|`, `&`, `~`, `-`, `at_least(k, …)` and `like(…)`. A condition joins terms with `or`,
-    `and`, `not`, and may weigh them: `2*a`. An atom is a name, also in "quotes", a crop of one, such as
-    `a[left, top, right, bottom]`, or a name of a kind, `word:a` or `image:a`.
+    A term combines atoms with `|`, `&`, `~`, `-`, `at_least(k, …)` and `like(…)`. A condition combines terms with `or`,
+    `and` and `not`, optionally with weights: `2*a`. An atom is a name, optionally in "quotes", with a crop
+    `a[left, top, right, bottom]`, or with a kind, `word:a` or `image:a`.
 
     >>> f = Formula("(a|b) & !c")
     >>> str(f), f.names, f.is_condition
@@ -51,7 +50,7 @@ class Formula:
     """
 
     def __init__(self, text: str) -> None:
-        """Raise a FormulaError with a caret under the mistake if `text` is not a formula."""
+        """Parse `text`, or raise a FormulaError with a caret under the mistake."""
         if not isinstance(text, str):
             raise TypeError(f"a formula is a text, got {type(text).__name__}")
         self._text: str | None = text
@@ -70,12 +69,12 @@ class Formula:
 
     @property
     def text(self) -> str:
-        """The formula as it was written; that of a term of a condition is its usual way to be written."""
+        """The formula as written; for a term of a condition, its canonical notation."""
         return str(self) if self._text is None else self._text
 
     @property
     def source(self) -> str:
-        """The text in which its mentions have their places: that of the whole condition for a term of one."""
+        """The text that positions of mentions refer to; for a term of a condition, that of the whole condition."""
         return self._source
 
     @property
@@ -85,7 +84,7 @@ class Formula:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        """What the formula is made of, in the order of first mention: names, with their kind and their crop.
+        """The atoms of the formula (names with kind and crop), in the order of their first mention.
 
         >>> Formula("word:dog and a.jpg[0, 0, 200, 100]").atoms[1]
         Atom(name='a.jpg', kind='', crop=Crop(left=0, top=0, right=200, bottom=100))
@@ -94,7 +93,7 @@ class Formula:
 
     @property
     def mentions(self) -> tuple[Mention, ...]:
-        """Every mention of an atom, in the order of the text; for a term of a condition their places are in that.
+        """All mentions of atoms, in the order of the text; positions refer to `source`.
 
         >>> f = Formula("a.jpg and not word:dog")
         >>> [f.text[mention.start : mention.end] for mention in f.mentions]
@@ -104,24 +103,24 @@ class Formula:
 
     @property
     def is_condition(self) -> bool:
-        """Whether `and`, `or`, `not` or a weight is in it. A term alone is the simplest condition, but no real one."""
+        """Whether the formula contains `and`, `or`, `not` or a weight; False for a single term."""
         return len(self._parsed.condition) > 1
 
     @cached_property
     def terms(self) -> tuple["Formula", ...]:
-        """The terms of a condition, each once, in the order of first mention; of a term itself."""
+        """The terms of a condition, each once, in the order of first mention; for a term, the term itself."""
         if not self.is_condition:
             return (self,)
         return tuple(self._part(self._source, term) for term in self._parsed.terms)
 
     @property
     def positive_terms(self) -> tuple["Formula", ...]:
-        """The terms that an image should show: those that occur without `not`, all brackets dissolved."""
+        """The terms that occur without `not`, after expanding brackets."""
         return tuple(self.terms[number] for number in sorted(truth.signs_of(self._parsed.condition)[0]))
 
     @property
     def negative_terms(self) -> tuple["Formula", ...]:
-        """The terms that an image should not show. One that is asked for both ways is among both.
+        """The terms that occur with `not`, after expanding brackets. A term can be both positive and negative.
 
         >>> f = Formula("a and not (b or not c) and not a")
         >>> f.positive_terms, f.negative_terms
@@ -131,7 +130,7 @@ class Formula:
 
     @property
     def condition(self) -> Program:
-        """The operations of a condition, equal ones once, the last one last; the value of a TERM is its number.
+        """The operations of a condition without duplicates, root last; the value of a TERM is its index in `terms`.
 
         >>> [(node.op, node.args, node.value) for node in Formula("not 2*a").condition]
         [('term', (), 0), ('weight', (0,), 2.0), ('not', (1,), 0)]
@@ -140,7 +139,7 @@ class Formula:
 
     @property
     def program(self) -> Program:
-        """The operations of a term in the order of evaluation, equal ones once, the last one last.
+        """The operations of a term in the order of evaluation, without duplicates, root last.
 
         >>> Formula("a & ~a").program
         (Node(op='name', args=(), value='a'), Node(op='not', args=(0,), value=0), Node(op='and', args=(0, 1), value=0))
@@ -149,7 +148,7 @@ class Formula:
 
     @property
     def examples(self) -> tuple["Formula", ...]:
-        """The operands of a term that is `like(…)`; none of any other.
+        """The operands of a term `like(…)`; empty for other terms.
 
         >>> Formula("like(a, b & c)").examples
         (Formula('a'), Formula('b & c'))
@@ -196,7 +195,7 @@ class Formula:
         return next(mention for mention in self.mentions if what in (mention.name, mention.atom))
 
     def _no_term(self) -> FormulaError:
-        """Return the error for a condition in the place of a term, at the first word or weight that makes it one."""
+        """Return the error for a condition where a term is required; it points at the first keyword or weight."""
         made = [(at, self.condition[index]) for index, at in self._parsed.positions.items()]
         position, node = min((at, node) for at, node in made if node.op != p.TERM)
         if node.op == p.WEIGHT:
@@ -210,24 +209,24 @@ class Formula:
     # --- truth ------------------------------------------------------------------------------------------------------
 
     def truth(self, values: Mapping[str, Degrees] | Mapping["Formula", Degrees], logic: str = "product") -> Degrees:
-        """Compute the truth of the condition in each image from that of each term: degrees from 0 to 1, broadcast.
+        """Compute the truth of the condition for each image from the truths of its terms (0 to 1, broadcast).
 
-        The key of a term is its text, with any spaces, or the term itself. `logic`: "product" (AND is a·b, OR is
-        a + b - a·b), "godel" (the smaller, the larger) or "lukasiewicz" (max(0, a + b - 1), min(1, a + b)). NOT is
-        1 - t in all three. NumPy arrays give an array. The result shares no memory with what was given.
+        Keys are terms or their texts, in which spaces do not matter. `logic` is "product" (AND is a·b, OR is
+        a + b - a·b), "godel" (minimum, maximum) or "lukasiewicz" (max(0, a + b - 1), min(1, a + b)); NOT is always
+        1 - t. For NumPy arrays, the result is an array. It shares no memory with the inputs.
         """
         given = self._by_term(values)
         terms = truth.checked(dict(zip(map(str, self.terms), given, strict=True)))
         result = self.truth_of_terms(terms, logic)
-        if any(result is term for term in terms):  # a term alone is as true as it is
+        if any(result is term for term in terms):  # a single term: copy
             result = result.clone()
         return result if isinstance(given[0], Tensor) else result.numpy()
 
     def truth_of_terms(self, truths: Sequence[Tensor], logic: str = "product") -> Tensor:
-        """Compute `truth` without checks, from tensors in the order of `terms`: for blocks of images.
+        """Compute `truth` without checks, from tensors in the order of `terms`, for blocks of images.
 
-        It never falls if the truth of a term rises that is no negative term, nor rises if that of one rises that is no
-        positive term. So it is at most what it is for the highest truths of positive and the lowest of negative terms.
+        The result is non-decreasing in the truth of terms that are only positive, and non-increasing in that of terms
+        that are only negative. So the highest truths of the former with the lowest of the latter give an upper bound.
 
         >>> Formula("a or b").truth_of_terms([torch.tensor(0.5), torch.tensor(0.5)])
         tensor(0.7500)
@@ -263,13 +262,13 @@ class Formula:
         semantics: str = "exact",
         logic: str | Logic = "godel",
     ) -> Representation:
-        """Compute the representation of a term from that of each atom; leading dimensions broadcast.
+        """Compute the representation of a term from those of its atoms; leading dimensions broadcast.
 
-        The key of an atom is its name, or its text where it has a kind or a crop, or the atom itself.
-        `semantics="exact"` takes every mention of a name as the same variable, so that the laws of logic hold;
-        `"independent"` is the paper's: each mention is a fresh variable with the same distribution. They differ only if
-        a name occurs twice. `like(…)` is the mean of its examples' distributions, and a variable of its own.
-        `logic`: "godel" (the paper's), "lukasiewicz", "product", or an object like them: a `Logic` of your own.
+        Keys are atoms or their texts (the name, unless the atom has a kind or a crop). `semantics="exact"` treats all
+        mentions of a name as the same random variable, so that the laws of logic hold; `"independent"`, the paper's,
+        treats each mention as an independent variable with the same distribution. They differ only for names that
+        occur more than once. `like(…)` is the mean of its examples' distributions, as a variable of its own. `logic` is
+        "godel" (the paper's), "lukasiewicz", "product", or a custom `Logic`.
         """
         chosen = get_logic(logic)
         if semantics not in SEMANTICS:
@@ -280,10 +279,10 @@ class Formula:
         return evaluation.evaluate(known, semantics, chosen)
 
     def cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
-        """Return the cost of `evaluate` for operands that broadcast to `(..., N, M)`: seconds on one core, and memory.
+        """Estimate the cost of `evaluate` with `semantics="exact"` for operands that broadcast to `(..., N, M)`.
 
-        That of `semantics="exact"`. Where one image's representation `(N, M)` takes more than a few seconds, this is
-        a FormulaError, as it is for `evaluate`; how many are computed at once is up to the caller.
+        Like `evaluate`, it raises a FormulaError if one image `(N, M)` takes more than a few seconds. It sets no limit
+        for batches.
 
         >>> Formula("a & (b | a)").cost((1280, 8)).seconds < 0.1
         True
@@ -299,7 +298,7 @@ class Formula:
         return self._parsed.terms[0]
 
     def _within(self, root: int) -> "Formula":
-        """Return the part of a term that is computed by that operation."""
+        """Return the subterm with this root."""
         program, mentions, positions = self._term
         kept = p.needed(program, root)
         atoms = {str(program[index].value) for index in kept if program[index].op == p.NAME}
@@ -328,15 +327,15 @@ class Formula:
     def __str__(self) -> str:
         """Return the formula in canonical notation, which parses to an equal formula."""
         terms = [term.program for term in self._parsed.terms]
-        text = writing.write(self.condition, terms, roomy=True)
-        # A formula typed without spaces may outgrow the limit when they are added.
-        return text if len(text) <= parser.MAX_CHARACTERS else writing.write(self.condition, terms, roomy=False)
+        text = p.write(self.condition, terms, roomy=True)
+        # Added spaces may make a formula too long that was typed without them.
+        return text if len(text) <= parser.MAX_CHARACTERS else p.write(self.condition, terms, roomy=False)
 
     def __repr__(self) -> str:
         return f"Formula({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same tree, however written."""
+        """Return whether both have the same syntax tree."""
         return self._tree == other._tree if isinstance(other, Formula) else NotImplemented
 
     def __hash__(self) -> int:
@@ -348,7 +347,7 @@ class Formula:
 
 
 def _hint_at_minus(name: str, known: list[str]) -> str:
-    """Return what a name with "-" may have meant: an image named like it, or a difference."""
+    """Return a hint for an unknown name with "-": a similar name, or a difference."""
     minus = 'a "-" without spaces is part of a name; the difference is "{} - {}"'
     cuts = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
     for left, right in cuts:
@@ -359,7 +358,7 @@ def _hint_at_minus(name: str, known: list[str]) -> str:
 
 
 def _readings(key: object) -> Iterator[Formula]:
-    """Yield the terms that a key may stand for: itself, the one it says, or the one it names."""
+    """Yield the terms that a key may stand for: the key itself, its text parsed as a formula, or as a name."""
     if isinstance(key, Formula):
         yield key
     elif isinstance(key, str):

@@ -1,8 +1,8 @@
 """Gödel logic on distributions: OR is the maximum, AND the minimum of two truth values.
 
 Every function takes and returns probabilities over the M truth values 0, 1/(M-1), …, 1 as tensors
-`(..., M)`; operands are independent, and leading dimensions broadcast. All sums are of non-negative
-terms: nothing is ever subtracted, so a probability of 1e-12 is right to a few roundings of itself.
+`(..., M)`; operands are independent, and leading dimensions broadcast. All sums have non-negative terms
+and nothing is subtracted, so even a probability of 1e-12 has a small relative error.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ def conjunction(a: Tensor, b: Tensor) -> Tensor:
 def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
     """Return P(the k-th largest of the operands): "at least k of these". OR is k = 1, AND is k = n.
 
-    The k-th largest is i when lowering the bar from "> i" to "≥ i", one operand after the other, brings the
-    number of operands over it from below k up to k. The operand that does it equals i; of the others exactly k-1 are
-    over their bar (≥ i for those before it, > i for those after). One pass over the operands counts both kinds of
-    cases, those where that operand is still to come (`waiting`) and those where it has come (`done`): O(n·k)
-    operations for each truth value, with 2·k tensors in memory.
+    Lower the threshold from "> i" to "≥ i" for one operand after the other. The k-th largest is i if this raises the
+    number of operands over their threshold from below k to k. The operand where this happens equals i, and exactly k-1
+    of the others are over their threshold (≥ i for those before it, > i for those after). One pass over the operands
+    tracks the cases before that operand (`waiting`) and after it (`done`), with O(n·k) operations per truth value and
+    2·k tensors in memory.
     """
     count = len(operands)
     if 2 * k > count + 1:
@@ -55,11 +55,10 @@ def at_least(k: int, operands: Sequence[Tensor]) -> Tensor:
 
 
 def minus(a: Tensor, b: Tensor) -> Tensor:
-    """Return P(max(0, A - B)): Łukasiewicz' difference, which stays on the truth values of Gödel's logic.
+    """Return P(max(0, A - B)): Łukasiewicz' difference, whose results are on the grid of truth values.
 
-    Gödel's own `A AND NOT B` is min(A, 1 - B): it cuts off what A has in excess of 1 - B, so that B = ½ takes away half
-    of the largest A and nothing of a smaller one. In retrieval the difference was better on every data set
-    (docs/results.md).
+    Gödel's `A AND NOT B` is min(A, 1 - B), which only clips A at 1 - B: B = ½ halves A = 1 but does not change A ≤ ½.
+    In retrieval, the difference was better on every data set (docs/results.md).
     """
     return lukasiewicz.minus(a, b)
 
@@ -87,13 +86,13 @@ def strict_negation(a: Tensor) -> Tensor:
 
 
 def _one_or_the_other(a: Tensor, b_lets: Tensor, b: Tensor, a_lets: Tensor) -> Tensor:
-    """`a·b_lets + b·a_lets`. `b_lets` is a fresh tensor: writing into it spares two passes over memory."""
+    """Compute `a·b_lets + b·a_lets`, in place in the temporary tensor `b_lets`, which saves two passes over memory."""
     result = b_lets.mul_(a) if a.shape == b.shape else b_lets * a
     return result.addcmul_(b, a_lets)
 
 
 def count_one_more(counts: list[Tensor], over: Tensor, under: Tensor, limit: int) -> list[Tensor]:
-    """Poisson-binomial step: P(exactly m are over the bar), m < limit, with one more operand counted."""
+    """Add an operand to a Poisson-binomial distribution: P(exactly m are over the threshold), m < limit."""
     grown = [counts[0] * under]
     grown += [torch.addcmul(counts[m] * under, counts[m - 1], over) for m in range(1, len(counts))]
     if len(counts) < limit:

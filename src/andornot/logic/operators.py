@@ -1,4 +1,4 @@
-"""Operators on representations with a name: any number of operands, other logics, the rest of Gödel's family."""
+"""Named operators on representations: n-ary AND and OR, other logics, and the remaining Gödel operators."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -12,9 +12,9 @@ from .representation import Representation, combine
 
 
 class Logic(Protocol):
-    """What a many-valued logic defines on distributions `(..., M)`; NOT is 1 - A in all of them.
+    """A many-valued logic on distributions `(..., M)`; NOT is 1 - A in all of them.
 
-    A module or any other object with these functions is one.
+    Any module or object with these functions can be used.
     """
 
     def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
@@ -32,15 +32,15 @@ class Logic(Protocol):
 
 _FUNCTIONS: Final = ("disjunction", "conjunction", "minus", "at_least")
 _IN_ORDER: Final[tuple[Logic, ...]] = (godel, lukasiewicz, product)
-LOGICS: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
+_BY_NAME: Final = dict(zip(choices.LOGICS, _IN_ORDER, strict=True))
 
 
 def get_logic(logic: str | Logic) -> Logic:
-    """Return the logic of that name, or a logic of your own as it is; an error lists the names."""
+    """Return a logic by name; a custom `Logic` is returned unchanged."""
     if isinstance(logic, str):
-        if logic not in LOGICS:
-            raise AndornotError(unknown("logic", logic, LOGICS))
-        return LOGICS[logic]
+        if logic not in _BY_NAME:
+            raise AndornotError(unknown("logic", logic, _BY_NAME))
+        return _BY_NAME[logic]
     missing = [name for name in _FUNCTIONS if not callable(getattr(logic, name, None))]
     if missing:
         raise AndornotError(f"a logic has the functions {', '.join(_FUNCTIONS)}; this one lacks {', '.join(missing)}")
@@ -66,8 +66,8 @@ def all_of(representations: Iterable[Representation], logic: str | Logic = "gode
 def at_least(k: int, representations: Iterable[Representation], logic: str | Logic = "godel") -> Representation:
     """Return the features that at least k representations have: the k-th largest truth value in Gödel logic.
 
-    In Łukasiewicz logic it is `A_1 + … + A_n - (k - 1)`, cut to [0, 1]. In every logic k = 1 is OR and k = n is
-    AND; product logic knows only these two.
+    In Łukasiewicz logic it is `A_1 + … + A_n - (k - 1)`, clipped to [0, 1]. In every logic, k = 1 is OR and k = n is
+    AND; product logic supports only these two.
 
     >>> a, b, c = Representation([[[0.0, 1.0]], [[0.5, 0.5]], [[1.0, 0.0]]])
     >>> at_least(2, [a, b, c]).degrees
@@ -95,7 +95,7 @@ def coimplication(a: Representation, b: Representation) -> Representation:
 def difference(a: Representation, b: Representation) -> Representation:
     """Return Gödel's difference: A where A > B, else 0; the least x with `a ≤ b | x`. It is `coimplication(b, a)`.
 
-    Unlike `a - b`, which is A - B there, it does not weaken what a has more of than b.
+    Unlike `a - b`, which is A - B where A > B, it keeps the full degree of these features.
     """
     return combine(godel.difference, a, b)
 

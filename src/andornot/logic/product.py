@@ -1,7 +1,7 @@
 """Product logic on distributions: AND is A·B, OR is A + B - A·B.
 
-Same conventions as `godel`. A product that falls between two truth values is split between them so that its
-expectation is kept. The degree of an AND is therefore the product of the degrees, whatever M is.
+Same conventions as `godel`. The probability of a product between two truth values is split between them so that the
+expectation is preserved. The degree of an AND is therefore the product of the degrees for any M.
 """
 
 from collections.abc import Sequence

@@ -11,21 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..notebook import Bar, bars
 from . import godel
 
-# How far a row's sum may be from 1: a few roundings of the dtype for half precision, more than a softmax
-# needs for the others (for float64 one that was computed in float32), less than a mistake makes.
+# The allowed deviation of a row's sum from 1: a few rounding errors for half precision, and more than a softmax needs
+# for the others (computed in float32 in the case of float64), but small enough to detect mistakes.
 _SUM_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
-# The smallest probability whose logarithm is taken: it keeps distances finite and bounds their vectors.
+# The lower bound of probabilities in logarithms, which keeps distances finite.
 PROBABILITY_FLOOR: Final = 1e-12
 
 
 class Representation:
-    """What images possess: for each of N features, probabilities over the truth values 0, 1/(M-1), …, 1.
+    """The features of images: for each of N features, probabilities over the truth values 0, 1/(M-1), …, 1.
 
-    Leading dimensions are free: `(N, M)` is one image, `(B, N, M)` a batch; operators broadcast over them.
-    It is a value: no method changes it, and operators return new ones.
+    There may be any leading dimensions: `(N, M)` is one image, `(B, N, M)` a batch; operators broadcast over them.
+    Representations are immutable; operators return new ones.
 
     >>> a = Representation([[0.1, 0.9], [0.8, 0.2]])   # one image, N = 2 features, M = 2 truth values
     >>> b = Representation([[0.7, 0.3], [0.4, 0.6]])
@@ -40,9 +41,9 @@ class Representation:
     """
 
     def __init__(self, probs: Any, *, validate: bool = True) -> None:
-        """`probs`: `(..., N, M)`, a tensor, an array or nested lists; each row over M sums to 1.
+        """Create a representation from probabilities `(..., N, M)` (tensor, array or lists) that sum to 1 over M.
 
-        `validate=False` skips all checks, for hot paths that know what they pass.
+        `validate=False` skips all checks, for performance.
         """
         if validate:
             probs = _as_floating_tensor(probs)
@@ -64,11 +65,11 @@ class Representation:
             logits = _as_floating_tensor(logits)
             _check_shape(logits)
             _check_finite(logits)
-        # Along M, a short last dimension, torch's softmax is ten times as slow on a CPU as along any other.
+        # On a CPU, torch's softmax is ten times slower along a short last dimension (M) than along any other.
         columns = (logits / temperature).transpose(-1, -2).contiguous()
         if not columns.requires_grad:
             return cls(columns.softmax(-2).transpose(-1, -2).contiguous(), validate=False)
-        # Learning needs a gradient also where a probability is too small to take its logarithm.
+        # Training needs a gradient even for probabilities that underflow, so keep unclamped logarithms.
         log_probs = columns.to(wide_dtype(columns.dtype)).log_softmax(-2).transpose(-1, -2).contiguous()
         result = cls(log_probs.exp().to(columns.dtype), validate=False)
         result._unclamped_log_probs = log_probs
@@ -111,7 +112,7 @@ class Representation:
         """Feature-possession degrees: the expected truth values, `(..., N)`, each from 0 to 1."""
         wide = wide_dtype(self.dtype)
         values = torch.linspace(0, 1, self.num_values, device=self.device, dtype=wide)
-        # Not a matrix product: autocast would round its factors to half precision.
+        # Not a matrix product, because autocast would round its operands to half precision.
         return (self._probs.to(wide) * values).sum(-1).to(self.dtype)
 
     @cached_property
@@ -122,8 +123,8 @@ class Representation:
     def log_probs(self) -> Tensor:
         """Logarithms of the probabilities, `(..., N, M)`, float32 or wider; not below log 1e-12.
 
-        Kept after the first call, so that a gallery pays for its logarithms once; not kept where gradients
-        are wanted, because a graph serves one backward pass. From logits with gradients they have no lower bound.
+        Cached after the first call, unless gradients are required, because a graph can only be used for one backward
+        pass. Without a lower bound if created by `from_logits` with gradients.
         """
         if self._unclamped_log_probs is not None:
             return self._unclamped_log_probs
@@ -131,12 +132,12 @@ class Representation:
 
     @property
     def num_features(self) -> int:
-        """N."""
+        """The number of features, N."""
         return self._probs.shape[-2]
 
     @property
     def num_values(self) -> int:
-        """M."""
+        """The number of truth values, M."""
         return self._probs.shape[-1]
 
     @property
@@ -151,11 +152,11 @@ class Representation:
 
     @property
     def device(self) -> torch.device:
-        """Where the probabilities are."""
+        """The device of the probabilities."""
         return self._probs.device
 
     def to(self, *args: Any, **kwargs: Any) -> Representation:
-        """Return a copy on another device or in another dtype, as `torch.Tensor.to`."""
+        """Convert to another device or dtype, as `torch.Tensor.to` does."""
         return Representation(self._probs.to(*args, **kwargs), validate=False)
 
     def detach(self) -> Representation:
@@ -163,30 +164,30 @@ class Representation:
         return Representation(self._probs.detach(), validate=False)
 
     def __or__(self, other: Representation) -> Representation:
-        """Return the features of either. Eq. (or_operation)."""
+        """Return the OR: the features of either. Eq. (or_operation)."""
         return combine(godel.disjunction, self, other) if isinstance(other, Representation) else NotImplemented
 
     def __and__(self, other: Representation) -> Representation:
-        """Return the features that both share. Eq. (and_operation)."""
+        """Return the AND: the features that both share. Eq. (and_operation)."""
         return combine(godel.conjunction, self, other) if isinstance(other, Representation) else NotImplemented
 
     def __invert__(self) -> Representation:
-        """Return the opposite. Eq. (not_operation)."""
+        """Return the NOT: 1 - A for each feature. Eq. (not_operation)."""
         return Representation(godel.negation(self._probs), validate=False)
 
     def __sub__(self, other: Representation) -> Representation:
-        """Return what self has beyond other: max(0, A - B) for each feature, operands independent.
+        """Return the difference max(0, A - B) for each feature, with independent operands.
 
-        Not the paper's `self & ~other`, which is min(A, 1 - B): in retrieval this takes away more of what it should,
-        and less of what it should not (docs/results.md).
+        It differs from the paper's `self & ~other`, which is min(A, 1 - B), and works better in retrieval
+        (docs/results.md).
         """
         return combine(godel.minus, self, other) if isinstance(other, Representation) else NotImplemented
 
     def without(self, other: Representation, *, keep: Representation) -> Representation:
         """Return the paper's `self & ~other`, but keep features of `other` that `keep` has too.
 
-        Its relative negation: `self & (~other | (keep & other))`, operands independent. To take away all of `other`
-        is `self - other`.
+        This is the paper's relative negation `self & (~other | (keep & other))`, with independent operands. Use
+        `self - other` to remove all of `other`.
         """
         return self & (~other | (keep & other))
 
@@ -196,7 +197,7 @@ class Representation:
         return self.batch_shape[0]
 
     def __getitem__(self, index: Any) -> Representation:
-        """Index the leading dimensions; the N features of an image stay together."""
+        """Index the leading dimensions; features and truth values cannot be indexed."""
         keys = index if isinstance(index, tuple) else (index,)
         used = sum(_dimensions_used(key) for key in keys)
         if used > len(self.batch_shape):
@@ -212,7 +213,7 @@ class Representation:
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether shapes and all probabilities are equal, as one bool; `isclose` allows for rounding."""
+        """Return a single bool: whether shapes and all probabilities are equal. See `isclose` for a tolerance."""
         if not isinstance(other, Representation):
             return NotImplemented
         mine, theirs = self._probs, other._probs
@@ -221,10 +222,10 @@ class Representation:
         dtype = torch.promote_types(mine.dtype, theirs.dtype)
         return torch.equal(mine.to(dtype), theirs.to(mine.device, dtype))
 
-    __hash__ = None  # type: ignore[assignment]  # equal values may live in tensors that change
+    __hash__ = None  # type: ignore[assignment]  # tensors are mutable
 
     def isclose(self, other: Representation, tolerance: float | None = None) -> bool:
-        """Return whether no probability differs by more than `tolerance` (default: that of the sums, by dtype)."""
+        """Return whether no probability differs by more than `tolerance` (default: depends on the dtype)."""
         if not isinstance(other, Representation):
             raise TypeError(f"expected a Representation, got {type(other).__name__}")
         if self.probs.shape != other.probs.shape:
@@ -243,9 +244,7 @@ class Representation:
         return f"Representation({batch}N={self.num_features}, M={self.num_values}, {dtype}{device})"
 
     def _repr_html_(self) -> str:
-        from .html import show  # nobody else needs it
-
-        return show(self)
+        return _show(self)
 
 
 def combine(kernel: Callable[..., Tensor], *operands: Representation) -> Representation:
@@ -268,7 +267,7 @@ def _full_precision(device_type: str) -> AbstractContextManager[object]:
 
 def common_shape(operands: Sequence[Representation]) -> torch.Size:
     """Return the shape `(..., N, M)` that the operands broadcast to."""
-    # NumPy's, because torch's own imports sympy, for half a second.
+    # torch.broadcast_shapes would import sympy, which takes half a second.
     return torch.Size(np.broadcast_shapes(*(operand.probs.shape for operand in operands)))
 
 
@@ -278,7 +277,7 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def check_same_features(operands: Sequence[Representation], *, broadcast: bool = True) -> None:
-    """Raise a ValueError unless all have the same N and M, and leading dimensions that `broadcast`."""
+    """Raise a ValueError unless all have the same N and M and, with `broadcast`, compatible leading dimensions."""
     for operand in operands:
         if not isinstance(operand, Representation):
             raise TypeError(f"expected a Representation, got {type(operand).__name__}")
@@ -350,3 +349,30 @@ def _refuse_first(bad: Tensor, values: Tensor, complaint: str) -> None:
     if bad.device.type != "meta" and bool(bad.any()):
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(f"{values[where].item():.8g} at {list(where)} {complaint}")
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+_IMAGES_SHOWN: Final = 6
+_FEATURES_SHOWN: Final = 10
+
+
+def _show(representation: Representation) -> str:
+    """Show the strongest features of the first images, with degrees and distributions."""
+    count = representation.num_features
+    flat = representation.detach().to("cpu").probs.reshape(-1, count, representation.num_values)
+    images = [type(representation)(probs, validate=False) for probs in flat[:_IMAGES_SHOWN]]
+    headings = [f"image {number}" if representation.batch_shape else "" for number in range(len(images))]
+    shown = "all features" if count <= _FEATURES_SHOWN else f"the {_FEATURES_SHOWN} strongest features"
+    if len(flat) > _IMAGES_SHOWN:
+        shown += f" of the first {_IMAGES_SHOWN} images"
+    groups = list(zip(headings, map(_strongest, images), strict=True))
+    return bars(repr(representation), groups, f"({shown}: degree, and probabilities of the truth values from 0 to 1)")
+
+
+def _strongest(image: Representation) -> list[Bar]:
+    """Return all features if there are few, else the strongest."""
+    degrees = image.degrees
+    few = len(degrees) <= _FEATURES_SHOWN
+    chosen = range(len(degrees)) if few else degrees.topk(_FEATURES_SHOWN).indices.tolist()
+    return [Bar(f"feature {number}", degrees[number].item(), image.probs[number].tolist()) for number in chosen]

@@ -1,6 +1,6 @@
-"""Sums of probabilities up to and beyond each truth value: `(..., M)` to `(..., M)`.
+"""Cumulative probabilities from below and from above: `(..., M)` to `(..., M)`.
 
-Sums of non-negative terms, never `1 -` another sum: a small one is as accurate, relative to itself, as a large one.
+They are sums of non-negative terms, never `1 -` another sum, so that small ones have a small relative error as well.
 """
 
 import torch
@@ -35,11 +35,11 @@ def _ones(probs: Tensor) -> Tensor:
 
 
 def _products_are_exact(probs: Tensor) -> bool:
-    """Return whether a product with a triangle of ones, on a CPU half the time of a cumulative sum, gives the same.
+    """Return whether a product with a triangular matrix is as exact as a cumulative sum; on a CPU it is twice as fast.
 
-    Not where float32 products are rounded to bfloat16 or TF32 by a setting, as they may be on a GPU.
+    It is not if a setting rounds the operands of float32 products to bfloat16 or TF32.
     """
     if probs.device.type != "cpu":
         return False
-    setting = torch.backends.mkldnn.matmul.fp32_precision  # type: ignore[attr-defined]  # made at run time
+    setting = torch.backends.mkldnn.matmul.fp32_precision  # type: ignore[attr-defined]  # attribute created at run time
     return probs.dtype == torch.float64 or setting in ("none", "ieee")

@@ -12,14 +12,14 @@ _SIGNS: Final = "|&-~!(),[]*:"
 _SHOWN_CHARACTERS: Final = 70
 
 
-# What can be wrong with a formula. Programs look at these codes; messages may change.
+# Kinds of mistakes in a formula. Programs should check these codes; messages may change.
 FormulaErrorCode = Literal[
     "ambiguous-name",  # several images have this name
-    "bad-at-least-count",  # at_least needs a whole number, and at least so many operands
+    "bad-at-least-count",  # at_least needs an integer, and at least that many operands
     "bad-crop",  # not four numbers, outside of the image, or empty
-    "bad-escape",  # in quotes, \\ stands only before ", ' or \\
+    "bad-escape",  # in quotes, \\ is only allowed before ", ' or \\
     "bad-kind",  # something other than word: or image: before a name
-    "bad-weight",  # no number, out of range, or not before a term
+    "bad-weight",  # not a number, out of range, or not before a term
     "broken-definition",  # a defined name that can no longer be expanded
     "condition-in-term",  # `and`, `or`, `not` or a weight inside `&`, `|`, `~`, like(…) or at_least(…)
     "crop-of-word",  # only images can be cropped
@@ -48,10 +48,10 @@ FormulaErrorCode = Literal[
 
 
 class FormulaError(AndornotError):
-    """A formula that cannot be parsed or evaluated.
+    """Raised for a formula that cannot be parsed or evaluated.
 
-    `code` is the kind of mistake, `message` one line for people, `span` the part of `text` that is wrong, and
-    `suggestions` are names that may have been meant by an unknown one.
+    `code` is the kind of mistake, `message` a one-line description, `span` the wrong part of `text`, and `suggestions`
+    are known names similar to an unknown one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FormulaError(AndornotError):
         self.text = text
         self.position = position
         self.suggestions = tuple(suggestions)
-        # With the formula below, and a mark: the one error of more than a line.
+        # Show the formula and a caret on the lines below the message.
         ValueError.__init__(self, f"{message}\n{_pointed_at(text, position)}" if text.strip() else message)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -70,14 +70,14 @@ class FormulaError(AndornotError):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where in the text the wrong token starts and ends; empty at the end of the text.
+        """The start and end of the wrong token in the text; empty at the end of the text.
 
-        `word:` and `image:` are one token with their name.
+        `word:` and `image:` belong to the token of their name.
         """
         start = self.position
         try:
             found = [token for token in tokens(self.text) if token.start >= start]
-        except FormulaError:  # not even tokens
+        except FormulaError:  # the text cannot be tokenized
             return start, start + 1
         if not found or found[0].start != start:
             return start, start + 1
@@ -88,7 +88,7 @@ class FormulaError(AndornotError):
 
 
 class Token(NamedTuple):
-    """A piece of the text: `kind` is a sign, one of the words that are no names, "name" or "end"."""
+    """A token: `kind` is a sign, a reserved word, "name" or "end"."""
 
     kind: str
     start: int

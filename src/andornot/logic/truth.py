@@ -1,8 +1,8 @@
-"""The truth of a condition in each image, from that of its terms: numbers from 0 to 1, as tensors `(..., images)`.
+"""Compute the truth of a condition for each image from that of its terms: tensors `(..., images)` from 0 to 1.
 
-NOT is 1 - t in every logic. A weight is how often a term counts: in an `and` its truth to that power, t·t for 2*a, in
-an `or` the dual of it, 1 - (1 - t)·(1 - t). So to count more is to matter more in both, and De Morgan's laws hold with
-weights as well. Before `not` the weight is the negated term's: `a and not 2*b` is a·(1 - b)².
+NOT is 1 - t in every logic. A weight is how often a term counts. In an `and`, 2*a is t·t (a power of the truth), and in
+an `or` its dual, 1 - (1 - t)·(1 - t). So a higher weight means more influence in both, and De Morgan's laws hold with
+weights as well. After `not`, the weight applies to the negated term: `a and not 2*b` is a·(1 - b)².
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .program import Builder, Node, Program
 
 
 class TruthLogic(NamedTuple):
-    """What AND and OR make of two truth degrees."""
+    """AND and OR of two truth degrees."""
 
     conjunction: Callable[[Tensor, Tensor], Tensor]
     disjunction: Callable[[Tensor, Tensor], Tensor]
@@ -28,14 +28,14 @@ class TruthLogic(NamedTuple):
 _GODEL: Final = TruthLogic(torch.minimum, torch.maximum)
 _LUKASIEWICZ: Final = TruthLogic(lambda a, b: (a + b - 1).clamp(min=0), lambda a, b: (a + b).clamp(max=1))
 _PRODUCT: Final = TruthLogic(torch.mul, lambda a, b: torch.addcmul(a, b, 1 - a))
-LOGICS: Final = dict(zip(choices.LOGICS, (_GODEL, _LUKASIEWICZ, _PRODUCT), strict=True))
+_TRUTH_FUNCTIONS: Final = dict(zip(choices.LOGICS, (_GODEL, _LUKASIEWICZ, _PRODUCT), strict=True))
 
 
 def truth(steps: Program, terms: Sequence[Tensor], logic: str) -> Tensor:
     """Compute the truth of a condition with these `steps`, without checks."""
-    if logic not in LOGICS:
-        raise AndornotError(unknown("logic", logic, LOGICS))
-    chosen = LOGICS[logic]
+    if logic not in _TRUTH_FUNCTIONS:
+        raise AndornotError(unknown("logic", logic, _TRUTH_FUNCTIONS))
+    chosen = _TRUTH_FUNCTIONS[logic]
 
     def apply(_: int, node: Node, operands: list[Tensor]) -> Tensor:
         if node.op == p.TERM:
@@ -50,7 +50,7 @@ def truth(steps: Program, terms: Sequence[Tensor], logic: str) -> Tensor:
 
 
 def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Tensor]:
-    """Return the truths of terms as tensors; an error names the first invalid one. Arrays are copied."""
+    """Return the truths of terms as tensors, or raise an error for the first invalid one. Arrays are copied."""
     tensors = {term: _as_tensor(term, given) for term, given in truths.items()}
     for term, degrees in tensors.items():
         if degrees.numel():
@@ -59,7 +59,7 @@ def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Ten
                 wrong = degrees[~((degrees >= 0) & (degrees <= 1))].flatten()[0].item()
                 raise AndornotError(f'a truth goes from 0 to 1; one of "{term}" is {wrong:g}')
     try:
-        # NumPy's, because torch's own imports sympy, for half a second.
+        # torch.broadcast_shapes would import sympy, which takes half a second.
         np.broadcast_shapes(*(degrees.shape for degrees in tensors.values()))
     except ValueError:
         shapes = ", ".join(f'"{term}" {tuple(degrees.shape)}' for term, degrees in tensors.items())
@@ -68,7 +68,7 @@ def checked(truths: Mapping[str, Tensor] | Mapping[str, np.ndarray]) -> list[Ten
 
 
 def _as_tensor(term: str, given: object) -> Tensor:
-    """Return degrees as a tensor of floats. An array is copied: torch takes none that is reversed or read-only."""
+    """Return degrees as a float tensor. Arrays are copied: torch does not support read-only or reversed ones."""
     if isinstance(given, Tensor):
         if given.is_complex():
             raise _no_numbers(term, str(given.dtype))
@@ -79,7 +79,7 @@ def _as_tensor(term: str, given: object) -> Tensor:
         raise _no_numbers(term, str(error)) from None
     if array.dtype.kind not in "biuf":
         raise _no_numbers(term, type(given).__name__ if array.dtype.kind == "O" else str(array.dtype))
-    # In the byte order of this machine, and in a width that torch has.
+    # Convert to native byte order and to a dtype that torch supports.
     wide = {"float16": np.float16, "float32": np.float32}.get(array.dtype.name, np.float64)
     return torch.from_numpy(array.astype(wide if array.dtype.kind == "f" else np.float32))
 
@@ -89,7 +89,7 @@ def _no_numbers(term: str, what: str) -> AndornotError:
 
 
 def steps_of(condition: Program) -> Program:
-    """Return the condition with each weight as a power."""
+    """Return the condition with weights replaced by powers."""
     table = Builder()
     moved: list[int] = []
 
@@ -119,7 +119,7 @@ def steps_of(condition: Program) -> Program:
         elif node.op == p.NOT:
             moved.append(negated(moved[node.args[0]]))
         else:
-            # What a weight makes of its term is up to where it stands.
+            # The effect of a weight depends on the operation that it is an operand of.
             moved.append(moved[node.args[0]] if node.op == p.WEIGHT else table.add(node.op, [], node.value))
     return table.program(counted(len(condition) - 1, p.AND))
 

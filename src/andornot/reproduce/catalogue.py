@@ -1,4 +1,4 @@
-"""The experiments that can be reproduced. Apart from their code, which loads torch, so that `--help` stays quick."""
+"""The experiments that can be reproduced, separate from their code, which imports torch, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ DEFAULT_SCALE: Final = "small"
 
 ALL: Final = "all"
 
-# Eight kinds of things make 28 pairs, each in about 36 of 3,000 images.
+# Eight classes have 28 pairs, each in about 36 of 3,000 images.
 _SCENES: Final = "scenes:?count=3000&classes=dog+cat+car+ball+apple+umbrella+balloon+sun"
 _SHORT_TABLES: Final = {"digits": ("epochs=5",), "mnist": ("epochs=1",)}
 _SHORT_HEADS: Final = {"": ("epochs=20", "cached_views=2")}
-# The paper has eight runs for its tables, and states no number for the other experiments.
+# The paper reports eight runs for its tables, and no number for the other experiments.
 _ONE: Final[Mapping[Scale, int]] = {"small": 1, "paper": 1}
 _TABLE: Final[Mapping[Scale, int]] = {"small": 3, "paper": 8}
 _SINGLE_LABEL: Final = ("cifar10", "imagenet100", "mnist", "imagefolder")
@@ -26,8 +26,8 @@ _MULTILABEL: Final = ("voc", "coco", "scenes")
 class Experiment:
     """Embedded data ("" if none), recipe at each scale, number of runs, and sources that `all` uses for it.
 
-    `shortened` changes the recipe at small scale by source, "" for any other, so that embedded data take half an hour
-    on two cores.
+    `shortened` has changes of the recipe at small scale by source ("" for any other), so that an experiment on embedded
+    data takes half an hour on two cores.
     """
 
     help: str

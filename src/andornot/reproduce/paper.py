@@ -1,16 +1,20 @@
-"""The paper's results, to compare with ours, and its claims, judged by rules from our metrics."""
+"""The paper's results, for comparison with ours, and rules that judge its claims by our metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from ..evaluate.metrics.intervals import Interval, MeanStd, paired_difference
+import torch
+
+from ..evaluate.metrics.intervals import Interval, MeanStd, bootstrap, paired_difference
 from ..evaluate.metrics.operability import CLOSE, closeness
 
 BASELINES: Final = ("vanilla", "mean", "maximum")
 PROPOSED: Final = "logic"
+# The control of every experiment: a network with random weights, whose batch norms have statistics of the images.
+UNTRAINED: Final = "untrained"
 METHODS: Final = (*BASELINES, PROPOSED)
 
 # Tables 1 (top-1 accuracy, linear evaluation) and 2 (mAP): mean and standard deviation of eight runs, in percent.
@@ -26,7 +30,7 @@ Metrics = Mapping[str, Any]
 """The metrics of a `result.json`."""
 Verdict = Literal["holds", "does not hold", "cannot be judged"]
 
-# The paper's methods with synthesis are within about a point of each other.
+# The results of the paper's methods with synthesis differ by about one percentage point.
 MARGIN: Final = 0.01
 _ACCURACY, _MAP = "accuracy of a linear layer (Table 1)", "mean average precision (Table 2)"
 _TABLES: Final = {"classification": _ACCURACY, "ablation": _ACCURACY, "multilabel": _MAP, "multilabel-ablation": _MAP}
@@ -36,8 +40,9 @@ _NOT_FOR_HEADS: Final = (
     "is not judged if the linear layer gets the degrees of heads on a frozen backbone: the paper's gets a backbone "
     "that the method trained"
 )
+_LABELLED: Final = "heads on a backbone that was trained with labels: not what the paper trains"
 _CLOSE_RULE: Final = (
-    f"by cross-entropy; close is within {CLOSE:.0%} of (reference - chance): holds if the interval over pairs of "
+    f"by cross-entropy; close is within {CLOSE:.0%} of (reference - chance): holds if the interval over "
     "classes lies inside, does not hold if outside"
 )
 
@@ -53,7 +58,7 @@ def paper_result(source: str, name: str) -> MeanStd | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, who makes it, whether it holds here, by which rule, and the numbers behind the verdict."""
+    """A claim, its source, the verdict, the rule for it, and the numbers it is based on."""
 
     text: str
     source: Literal["the paper", "ours"]
@@ -62,12 +67,21 @@ class Claim:
     evidence: str
 
 
-def judge(experiment: str, metrics: Metrics, probe_input: str = "backbone") -> list[Claim]:
-    """Return the claims that an experiment is about. `probe_input`: what the linear layer of a table gets."""
-    if experiment in _IMAGES:
-        return list(_judge_retrieval(metrics, _IMAGES[experiment])) if PROPOSED in metrics else []
-    if experiment == "degrees":
-        return list(_judge_degrees(metrics.get(PROPOSED, {})))
+def judge(
+    experiment: str, metrics: Metrics, probe_input: str = "backbone", *, labelled_backbone: bool = False
+) -> list[Claim]:
+    """Judge the claims that an experiment is about.
+
+    `probe_input` is the input of the linear layer of a table. `labelled_backbone` means that only heads were trained,
+    on a backbone trained with labels; the evidence then mentions it.
+    """
+    if experiment in _IMAGES or experiment == "degrees":
+        found = list(_judge_degrees(metrics) if experiment == "degrees" else _judge_retrieval(metrics, experiment))
+        return (
+            [replace(claim, evidence=f"{claim.evidence}; {_LABELLED}") for claim in found]
+            if labelled_backbone
+            else found
+        )
     judge_table = _judge_shapes if experiment.endswith("ablation") else _judge_methods
     claims = list(judge_table(metrics, _TABLES[experiment]))
     if probe_input == "backbone":
@@ -76,7 +90,7 @@ def judge(experiment: str, metrics: Metrics, probe_input: str = "backbone") -> l
 
 
 def _below(first: Interval | None, second: Interval | None) -> Verdict:
-    """Return whether one interval lies below the other."""
+    """Return whether the first interval lies below the second."""
     if first is None or second is None or (first.high >= second.low and first.low <= second.high):
         return "cannot be judged"
     return "holds" if first.high < second.low else "does not hold"
@@ -148,15 +162,17 @@ def _judge_shapes(metrics: Metrics, what: str) -> Iterator[Claim]:
 
 
 def _judge_degrees(metrics: Metrics) -> Iterator[Claim]:
-    classes, crops = metrics.get("classes"), metrics.get("crops")
-    area = Interval(**classes["area_interval"]) if classes else None
+    crops = metrics.get(PROPOSED, {}).get("crops")
+    areas, untrained = (_areas(metrics.get(name, {})) for name in (PROPOSED, UNTRAINED))
+    gains = [[areas[name] - untrained[name]] for name in areas if name in untrained]
+    gain = bootstrap(torch.tensor(gains)) if gains else None
     yield Claim(
         "Possession degrees stand for what images show: a class has a feature of its own.",
         "the paper",
-        _below(_at(0.5), area),
-        "holds if the area under the ROC curve of the best feature of a class, on held-out images, has an interval "
-        "over classes above 0.5, does not hold if below",
-        f"area {_text(area)}",
+        _below(_at(0), gain),
+        "the area under the ROC curve of the best feature of a class, on held-out images, minus that of untrained "
+        "heads: holds if its interval over classes lies above 0, does not hold if below",
+        f"area {_mean(areas.values())}, untrained {_mean(untrained.values())}, difference {_text(gain)}",
     )
     share = Interval(**crops["all"]["higher_in_own_crop"]) if crops else None
     yield Claim(
@@ -168,7 +184,19 @@ def _judge_degrees(metrics: Metrics) -> Iterator[Claim]:
     )
 
 
-def _judge_retrieval(metrics: Metrics, images: str) -> Iterator[Claim]:
+def _areas(metrics: Metrics) -> dict[str, float]:
+    """Return the area of each class's best feature on held-out images."""
+    return {name: row["area_held_out"] for name, row in ((metrics.get("classes") or {}).get("classes") or {}).items()}
+
+
+def _mean(values: Collection[float]) -> str:
+    return f"{sum(values) / len(values):.3f}" if values else "not measured"
+
+
+def _judge_retrieval(metrics: Metrics, experiment: str) -> Iterator[Claim]:
+    if PROPOSED not in metrics:
+        return
+    images = _IMAGES[experiment]
     rows = {query: _row(metrics, PROPOSED, query) for query in ("a|b", "ab&a", "ab&~b", "ab&~b|a")}
     verdicts: dict[str, tuple[Verdict, Verdict]] = {  # of "close", and of "not close"
         "close": ("holds", "does not hold"),
@@ -185,26 +213,37 @@ def _judge_retrieval(metrics: Metrics, images: str) -> Iterator[Claim]:
         numbers = f"rate of a {row['a']['value']:.3f}, reference {row['reference']:.3f}, chance {row['chance']:.3f}"
         verdict = verdicts[closeness(shift, above_chance)][negated]
         yield Claim(f"{text}, on {images}.", "the paper", verdict, _CLOSE_RULE, f"{numbers}; difference {_text(shift)}")
-    plain, relative = (Interval(**rows[query]["difference"]) for query in ("ab&~b", "ab&~b|a"))
+    nearer = _paired(rows["ab&~b|a"], rows["ab&~b"])
     yield Claim(
         f"The relative negation is closer to a than NOT alone, on {images}.",
         "the paper",
-        _below(relative, plain),
-        "by the mean absolute difference to the reference: holds or not if the two intervals do not overlap",
-        f"NOT {_text(plain)}, relative {_text(relative)}",
+        _below(nearer, _at(0)),
+        "the relative difference to the reference minus that of NOT alone over the same pairs of classes: holds "
+        "if the interval lies below 0, does not hold if above",
+        f"relative negation minus NOT {_text(nearer)}",
     )
     for query, operator in (("a|b", "OR"), ("ab&a", "AND")):
-        measured = {method: _row(metrics, method, query)["relative"] for method in METHODS if method in metrics}
-        found = {method: Interval(**relative) for method, relative in measured.items() if relative}
-        others = [interval for method, interval in found.items() if method != PROPOSED]
+        others = {
+            f"logic - {method}": _paired(rows[query], _row(metrics, method, query))
+            for method in BASELINES
+            if method in metrics
+        }
         yield Claim(
             f"Of the four methods, logic is nearest to the reference for {operator}, on {images}.",
             "ours",
-            _below(found.get(PROPOSED), min(others, key=lambda interval: interval.value, default=None)),
-            "by the relative difference: holds if logic's interval lies below that of the best other method, does not "
-            "hold if above, and cannot be judged if they overlap",
-            _texts(found) or "no reference above chance",
+            _all([_below(difference, _at(0)) for difference in others.values()]),
+            "the relative difference to the reference minus that of each other method over the same pairs: holds "
+            "if all intervals lie below 0, does not hold if one lies above",
+            _texts(others) or "not measured",
         )
+
+
+def _paired(row: Mapping[str, Any], other: Mapping[str, Any]) -> Interval | None:
+    """Return the relative difference of one row minus that of another, over the same pairs of classes."""
+    if row["relative"] is None or other["relative"] is None:
+        return None
+    one, two = (torch.tensor(found["by_pair"]) / (found["reference"] - found["chance"]) for found in (row, other))
+    return bootstrap((one - two).unsqueeze(1), pairs=[(a, b) for a, b in row["pairs"]])
 
 
 def _row(metrics: Metrics, method: str, query: str) -> Mapping[str, Any]:

@@ -1,24 +1,38 @@
-"""The plan of an experiment: its data, scale, seeds, and the recipes of its models."""
+"""The plan of an experiment (data, scale, seeds, recipes), and its folder, from which it can be resumed."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from ..data import source_of
-from ..errors import unknown
-from ..evaluate.errors import EvaluationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from ..data import ImageSet, source_of
+from ..errors import EvaluationError, unknown
 from ..evaluate.experiments.config import option_name
 from ..evaluate.experiments.operators import Operator, check_operators
+from ..evaluate.experiments.probing import hash_weights
+from ..evaluate.report.writing import to_json_data
+from ..files import write_text
+from ..model import DESCRIPTION, Model, new_backbone
+from ..pretraining import pretrain, view_activations
+from ..ssl.batches import ActivationBatches
+from ..ssl.checkpoint import write_tensors
 from ..ssl.recipe import Recipe, load_recipe
 from .catalogue import EXPERIMENTS, Scale
-from .paper import METHODS
+from .paper import METHODS, UNTRAINED
 
-# Ours: a prior by which few images have a feature.
+# Not in the paper: a prior under which few images have a feature.
 SPARSE: Final = "logic, sparse prior"
 PRIOR: Final = 0.3
+_NO_TRAINING: Final = {"epochs": 1, "learning_rate": 1e-9, "weight_decay": 0}
 # The baseline for training.
 CALIBRATED: Final = "calibrated backbone"
 
@@ -34,7 +48,7 @@ def label(name: str) -> str:
 
 @dataclass(frozen=True)
 class Seeds:
-    """Number of runs of each model, with seeds 0, 1, …; `of_label` has exceptions, where 0 leaves a model out."""
+    """Number of runs of each model, with seeds 0, 1, …; `of_label` has exceptions by label, 0 to skip a model."""
 
     each: int
     of_label: Mapping[str, int] = field(default_factory=dict)
@@ -90,14 +104,18 @@ class ExperimentPlan:
     operators: tuple[Operator, ...] | None = None
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
-        """Return the recipe with changes, without the prior of our recipes, which the paper does not have."""
+        """Return the recipe with changes, and without the prior of our recipes, which is not in the paper."""
         own = (f"{key}={json.dumps(value)}" for key, value in changes.items())
         return load_recipe(self.recipe_name, ("prior=null", *self.changes, *own))
 
     def methods(self) -> dict[str, Recipe]:
-        """Return the recipes of the paper's four methods, and of logic with a sparse prior."""
+        """Return the recipes of the paper's four methods, of logic with a sparse prior, and of an untrained network."""
         recipes = {method: self.recipe({"synthesis": method}) for method in METHODS}
-        return {**recipes, SPARSE: self.recipe({"prior": PRIOR})}
+        return {**recipes, SPARSE: self.recipe({"prior": PRIOR}), UNTRAINED: self.untrained()}
+
+    def untrained(self) -> Recipe:
+        """Return a recipe with a learning rate that is too small to change any weight."""
+        return self.recipe(_NO_TRAINING)
 
     def calibrated(self) -> Recipe:
         """Return the recipe of a calibrated pretrained backbone, the baseline for training."""
@@ -126,7 +144,7 @@ def make_plan(
     retrieval: Mapping[str, int],
     operators: Sequence[Operator] | None = None,
 ) -> ExperimentPlan:
-    """Return the plan, with defaults for everything that is None."""
+    """Create a plan, with defaults for everything that is None."""
     if experiment not in EXPERIMENTS:
         raise EvaluationError(unknown("experiment", experiment, EXPERIMENTS))
     chosen = EXPERIMENTS[experiment]
@@ -163,3 +181,97 @@ def make_plan(
         dict(retrieval),
         None if operators is None else tuple(operators),
     )
+
+
+SETTINGS: Final = "settings.json"
+# The fields of a recipe that the activations of views depend on.
+_ACTIVATION_FIELDS: Final = {
+    "backbone",
+    "backbone_options",
+    "size",
+    "fit",
+    "crop_source",
+    "views",
+    "cached_views",
+    "mixup_lambda",
+    "seed",
+}
+
+
+def print_status(text: str) -> None:
+    """Print a line of progress to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Workspace:
+    """Models and measurements of one experiment in a folder, determined by `settings`."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder, self._models = folder, folder / "models"
+        self._settings = json.dumps(to_json_data(settings), indent=2) + "\n"
+        file = folder / SETTINGS
+        # Without models there is nothing to lose, so the folder can be reused with other settings.
+        if self._models.exists() and file.exists() and _settings_in(file) != json.loads(self._settings):
+            raise EvaluationError(
+                f"{folder} has an experiment with other settings (see {file.name}): choose another -o"
+            )
+
+    def runs(self, name: str, images: ImageSet, recipe: Recipe, seeds: Seeds) -> Iterator[tuple[int, str, Model]]:
+        """Yield seed, name and model of each run of a recipe."""
+        # Calibration does not depend on the seed.
+        for seed in seeds.of(name)[:1] if recipe.regime == "calibrated" else seeds.of(name):
+            run = f"{label(name)}-{seed}"
+            yield seed, run, self.model(run, images, recipe.model_copy(update={"seed": seed}))
+
+    def model(self, name: str, images: ImageSet, recipe: Recipe) -> Model:
+        """Return the model with this name; train or calibrate it if it does not exist."""
+        folder = self._models / name
+        if (folder / DESCRIPTION).exists():
+            model = Model.load(folder)
+            if model.recipe.model_copy(update={"checkpoint_seconds": recipe.checkpoint_seconds}) != recipe:
+                raise EvaluationError(f"{folder} has a model of another recipe: remove it, or choose another -o")
+            return model
+        doing = "calibrating" if recipe.regime == "calibrated" else "pretraining"
+        print_status(f"{name}: {doing} on {len(images):,} images")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / SETTINGS, self._settings)
+        features = self._view_activations(images, recipe) if recipe.regime == "frozen" else None
+        return pretrain(images, folder, recipe, cached=features, resume=True, say=lambda _: None)
+
+    def _view_activations(self, images: ImageSet, recipe: Recipe) -> ActivationBatches:
+        """Return activations of views, computed once for all methods, because the backbone is frozen."""
+        first = recipe.model_copy(update={"seed": 0})
+        backbones = [hash_weights(new_backbone(of_seed, images.channels)) for of_seed in (first, recipe)]
+        # A pretrained backbone is the same for all seeds and takes most of the time, so compute it for one seed only.
+        recipe = first if backbones[0] == backbones[1] else recipe
+        name = hashlib.sha256(recipe.model_dump_json(include=_ACTIVATION_FIELDS).encode()).hexdigest()[:12]
+        file = self.folder / "features" / f"{name}.safetensors"
+        try:
+            return ActivationBatches(**load_file(file))
+        except (FileNotFoundError, SafetensorError, TypeError):
+            computed = view_activations(images, recipe)
+        file.parent.mkdir(exist_ok=True)
+        write_tensors(file, vars(computed))
+        return computed
+
+    def step(self, name: str, depends: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
+        """Return the result of `measure` as plain data; it is stored, and measured again only if `depends` changes."""
+        file = self.folder / "steps" / f"{name}.json"
+        wanted = json.loads(json.dumps(to_json_data(depends)))
+        # Measure again what is missing or damaged.
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            saved = json.loads(file.read_text(encoding="utf-8"))
+            if saved["depends"] == wanted:
+                return saved["result"]
+        print_status(f"{name}: measuring")
+        result = to_json_data(measure())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps({"depends": wanted, "result": result}) + "\n")
+        return result
+
+
+def _settings_in(file: Path) -> Any:
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise EvaluationError(f"{file} is damaged: choose another -o") from None

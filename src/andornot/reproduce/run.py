@@ -12,19 +12,17 @@ from typing import Any, Final
 
 from ..data import SOURCES, open_images
 from ..data.specs import parse_spec
-from ..evaluate.errors import EvaluationError
+from ..errors import EvaluationError
 from ..evaluate.experiments.operators import Operator
 from ..evaluate.experiments.sets import attribution
 from ..evaluate.report.outcome import Cell, Link, Outcome, Section, Table
 from ..evaluate.report.writing import REPORT, RESULT, to_json_data, write_outcome
 from ..progress import format_duration
 from .catalogue import DEFAULT_SCALE, EXPERIMENTS, Scale
-from .degrees import run_degrees
 from .paper import Claim, Verdict, judge
-from .plan import ExperimentPlan, make_plan
-from .retrieval import run_retrieval
+from .plan import ExperimentPlan, Workspace, make_plan, print_status
+from .representations import run_degrees, run_retrieval
 from .tables import run_ablation, run_classification, run_multilabel, run_multilabel_ablation
-from .workspace import Workspace, print_status
 
 _RUN: Final[dict[str, Callable[[ExperimentPlan, Workspace], Outcome]]] = {
     "classification": run_classification,
@@ -54,9 +52,9 @@ def reproduce(
     """Train the models of an experiment, evaluate them, and write `result.json` and `report.html` to the folder.
 
     `seeds` is the number of runs of each model, or texts such as `["1", "logic=3"]`. `changes` are `key=value` for the
-    recipe, `retrieval` changes fields of the `RetrievalConfig` of the scale, and `operators` replace ours, as in
-    `[*PAPER, mine]`; finished measurements are recognized by the names of the operators. If interrupted, call it again
-    with the same settings to resume.
+    recipe, `retrieval` changes fields of the `RetrievalConfig` of the scale, and `operators` replaces the default ones,
+    e.g. `[*PAPER, mine]`; finished measurements are identified by the names of the operators. If interrupted, call it
+    again with the same settings to resume.
     """
     plan = make_plan(experiment, data, pretrain_data, scale, seeds, changes, retrieval or {}, operators)
     start = time.perf_counter()
@@ -77,9 +75,9 @@ def reproduce_all(
     retrieval: Mapping[str, int] | None = None,
     command: str | None = None,
 ) -> Outcome:
-    """Run every experiment that has images, each in a folder of its own, and write a page on the paper's claims.
+    """Run every experiment that has images, each in its own folder, and write a page on the paper's claims.
 
-    `data` are sources such as `mnist:PATH`; an experiment uses the first that suits it, or embedded images. Finished
+    `data` are sources such as `mnist:PATH`; an experiment uses the first suitable one, or embedded images. Finished
     experiments are not repeated.
     """
     folder = Path(folder)
@@ -161,7 +159,12 @@ def _report_claims(results: Mapping[str, Mapping[str, Any]]) -> Outcome:
     claims = [
         (name, claim)
         for name, result in results.items()
-        for claim in judge(name, result["metrics"], result["protocol"].get("probe_input", "backbone"))
+        for claim in judge(
+            name,
+            result["metrics"],
+            result["protocol"].get("probe_input", "backbone"),
+            labelled_backbone=result["settings"]["recipe"]["regime"] == "frozen",
+        )
     ]
     of_paper = [claim for _, claim in claims if claim.source == "the paper"]
     counts = Counter(claim.verdict for claim in of_paper)

@@ -17,8 +17,7 @@ from ..evaluate.report.outcome import Cell, Outcome, Section, Table
 from ..model import Model
 from ..ssl.recipe import Recipe
 from .paper import METHODS, PROPOSED, paper_result
-from .plan import ExperimentPlan
-from .workspace import Workspace
+from .plan import ExperimentPlan, Workspace
 
 _PRETRAINED: Final = "efficientnet-lite0 from ImageNet"
 _PROBE_INPUT_TEXTS: Final = {
@@ -88,7 +87,7 @@ def run_multilabel(plan: ExperimentPlan, workspace: Workspace) -> Outcome:
     metrics, protocol = probe.measure(plan.methods())
     for probe_input in PROBE_INPUTS:
         found, of_pretrained = probe.measure({_PRETRAINED: plan.calibrated()}, probe_input)
-        protocol = {**of_pretrained, **protocol}  # if no method is chosen, it is the only one
+        protocol = {**of_pretrained, **protocol}  # the only protocol if no method is selected
         metrics |= {f"{name}, {probe_input}": runs for name, runs in found.items()}
     of_methods = {name: found for name, found in metrics.items() if name in METHODS}
     return Outcome(
@@ -109,10 +108,10 @@ def run_multilabel(plan: ExperimentPlan, workspace: Workspace) -> Outcome:
 
 
 class _MultilabelProbe:
-    """Measures mean average precision by one linear layer.
+    """Measure mean average precision with one linear layer.
 
-    At paper scale its input is the backbone of each method. At small scale all methods share a frozen backbone, so its
-    input is the possession degrees.
+    At paper scale, its input is the activations of each method's backbone. At small scale, all methods share a frozen
+    backbone, so its input is the possession degrees.
     """
 
     def __init__(self, plan: ExperimentPlan, workspace: Workspace) -> None:
@@ -124,7 +123,7 @@ class _MultilabelProbe:
 
     @property
     def text(self) -> str:
-        """Return what is measured, for a report."""
+        """Return a description of the measurement, for a report."""
         return (
             f"The input of the linear layer is {_PROBE_INPUT_TEXTS[self._probe_input]}. It is trained on the split "
             f"“{self._train.split}” and tested on “{self._test.split}”."
@@ -147,7 +146,12 @@ class _MultilabelProbe:
         def measure(model: Model, seed: int) -> dict[str, Any]:
             of_seed = config.changed(seed=seed)
             result = measure_multilabel(model, self._train, self._test, of_seed, cache=self._cache)
-            return {"metric": result.mean, "by_class": result.by_class, "protocol": result.protocol}
+            return {
+                "metric": result.mean,
+                "converged": result.converged,
+                "by_class": result.by_class,
+                "protocol": result.protocol,
+            }
 
         metrics, protocol = _measure_runs(
             self._plan, self._workspace, self._images, recipes, measure, f"multilabel-{config.probe_input}"
@@ -156,7 +160,7 @@ class _MultilabelProbe:
 
 
 def _product(plan: ExperimentPlan) -> int:
-    """Return N·M of the recipe: the paper's for heads on a frozen backbone, less for small networks."""
+    """Return N·M: the paper's for heads on a frozen backbone, less for small networks."""
     recipe = plan.recipe({})
     return recipe.num_features * recipe.num_values
 
@@ -185,7 +189,7 @@ def _accuracies(
     def measure(model: Model, seed: int) -> dict[str, Any]:
         config = LinearConfig(seed=seed, cached=small, epochs=100 if small else 200)
         result = measure_linear(model, train, test, config)
-        return {"metric": result.accuracy, "best_epoch": result.best_epoch, "protocol": result.protocol}
+        return {"metric": result.accuracy, "converged": result.converged, "protocol": result.protocol}
 
     return _measure_runs(plan, workspace, images, recipes, measure, "linear")
 
@@ -203,18 +207,20 @@ def _measure_runs(
     protocol: dict[str, Any] = {}
     for name, recipe in plan.seeds.chosen(recipes).items():
         same = next((other for other in metrics if recipes[other] == recipe), None)
-        if same is not None:  # the default is in each part of the ablation
+        if same is not None:  # each part of the ablation contains the default
             metrics[name] = metrics[same]
             continue
-        runs = []
+        measured = []
         for seed, run, model in workspace.runs(name, images, recipe, plan.seeds):
             depends = {"model": model.id, "data": plan.data, "scale": plan.scale, "seed": seed}
             found = workspace.step(f"{what}-{run}", depends, partial(measure, model, seed))
             protocol = {key: value for key, value in found["protocol"].items() if key not in ("model", "backbone")}
-            runs.append(found["metric"])
+            measured.append(found)
+        runs, converged = ([found[kind] for found in measured] for kind in ("metric", "converged"))
         metrics[name] = {
             "runs": runs,
             **asdict(MeanStd.of(runs)),
+            "converged_runs": converged,
             "recipe": recipe.model_dump(mode="json"),
         }
     return metrics, protocol
@@ -224,12 +230,14 @@ def _table(caption: str, first: str, plan: ExperimentPlan, metrics: Mapping[str,
     rows = []
     source = source_of(plan.data)
     for name, found in metrics.items():
-        ours = MeanStd(found["mean"], found["std"]) if len(found["runs"]) > 1 else found["mean"]
-        rows.append([name, ours, paper_result(source, name)])
-    columns = [first, "here", "in the paper"]
-    if all(row[2] is None for row in rows):
-        columns, rows = columns[:2], [row[:2] for row in rows]
-    return Table(caption, columns, rows, best={"here": "high"})
+        ours: list[Cell] = [
+            MeanStd.of(runs) if len(runs) > 1 else runs[0] for runs in (found["runs"], found["converged_runs"])
+        ]
+        rows.append([name, *ours, paper_result(source, name)])
+    columns = [first, "here", "here, converged probe", "in the paper"]
+    if all(row[-1] is None for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return Table(caption, columns, rows, best=dict.fromkeys(columns[1:3], "high"))
 
 
 def _best(metrics: Mapping[str, Mapping[str, Any]], what: str) -> str:

@@ -4,10 +4,12 @@
 """
 
 from .backbones import Backbone, build_backbone, wrap_backbone
+from .batches import ImageBatches, LoaderBatches, PairBatches
 from .losses import DEFAULT_BETA, SYNTHESES, Losses, SynthesisLoss, SynthesisOutput, TargetPair, mixup, proposed_loss
 from .network import Network, Predictor, Projector
 from .recipe import Recipe, load_recipe
 from .targets import Center, PriorCenter, Target
+from .training import train
 from .views import Views, ViewSettings
 
 __all__ = [
@@ -15,8 +17,11 @@ __all__ = [
     "SYNTHESES",
     "Backbone",
     "Center",
+    "ImageBatches",
+    "LoaderBatches",
     "Losses",
     "Network",
+    "PairBatches",
     "Predictor",
     "PriorCenter",
     "Projector",
@@ -31,5 +36,6 @@ __all__ = [
     "load_recipe",
     "mixup",
     "proposed_loss",
+    "train",
     "wrap_backbone",
 ]

@@ -1,8 +1,8 @@
-"""Calibration: a pretrained backbone's channels as features, without any training.
+"""Calibration: use the channels of a pretrained backbone as features, without any training.
 
-A channel's degree in an image is the rank of its activation among the images of a folder, to a power. Few
-images then have much of a feature, whatever the scale of the channel is. One pass over the images; the quantiles of
-each channel are kept.
+The degree of a channel in an image is the rank of its activation among the images of a folder, raised to a power. So
+few images have a high degree, whatever the scale of the channel. Calibration takes one pass over the images and stores
+the quantiles of each channel.
 """
 
 import torch
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from .recipe import Calibration
 
-# Quantiles of this many images are as good as those of all.
+# More images hardly change the quantiles.
 CALIBRATION_IMAGES = 20_000
-# What is assumed counts as much as this many images: nearly all for a folder of one, nearly nothing for thousands.
+# The weight of the assumed distribution, as a number of images: dominant for one image, negligible for thousands.
 _ASSUMED_IMAGES = 20
 
 
 class CalibratedHead(nn.Module):
-    """Pooled activations `(B, C)` to probabilities `(B, N = C, M)`, by ranks among the images it was fitted on."""
+    """Map pooled activations `(B, C)` to probabilities `(B, N = C, M)`, by rank among the images of `fit`."""
 
     quantiles: Tensor
 
@@ -30,10 +30,10 @@ class CalibratedHead(nn.Module):
     def fit(self, activations: Tensor) -> "CalibratedHead":
         """Fit the quantiles to activations `(n, C)` of n images; one image is enough.
 
-        With few, ranks are coarse, and a channel's mean says more about these images than about the channel. So the
-        folder's quantiles are averaged with those of an assumed distribution, n : 20. It is exponential, as averages of
-        rectified activations roughly are, or normal where some are negative. Its mean (and variance) is the channel's,
-        averaged with that of all channels together, n : 20 as well. docs/calibration.md has figures.
+        Ranks among few images are coarse and noisy. So the measured quantiles are averaged with those of an assumed
+        distribution, with weights n : 20. It is exponential, which averages of rectified activations roughly are, or
+        normal if some activations are negative. Its mean (and variance) is that of the channel, averaged with that of
+        all channels with the same weights. See docs/calibration.md for measurements.
         """
         activations = activations.double()
         weight = len(activations) / (len(activations) + _ASSUMED_IMAGES)
@@ -58,18 +58,18 @@ class CalibratedHead(nn.Module):
         start, stop = self.quantiles.gather(1, left), self.quantiles.gather(1, right)
         inside = ((values - start) / (stop - start).clamp(min=torch.finfo(torch.float32).tiny)).clamp(0, 1)
         between = (left + inside * (right - left)) / last
-        # Among equal quantiles, of which a channel that is mostly silent has many, the middle.
+        # Take the middle of equal quantiles: a channel that is mostly zero has many.
         tied = (low + high - 1) / (2 * last)
         return torch.where(high > low, tied.clamp(0, 1), between).T
 
     def degrees(self, activations: Tensor) -> Tensor:
-        """Return the possession degrees `(B, N)`, without the distributions."""
+        """Return the possession degrees `(B, N)`, without computing the distributions."""
         rank = self.ranks(activations)
         return torch.lerp(rank**self.settings.power, torch.full_like(rank, 0.5), self.settings.smoothing)
 
     def _counts(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return how many quantiles are below values `(C, B)`, and how many are at most equal."""
-        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # for ONNX, which knows no searchsorted
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # ONNX has no searchsorted
             levels = self.quantiles.unsqueeze(1)
             return (levels < values.unsqueeze(-1)).sum(-1), (levels <= values.unsqueeze(-1)).sum(-1)
         return torch.searchsorted(self.quantiles, values), torch.searchsorted(self.quantiles, values, right=True)

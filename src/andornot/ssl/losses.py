@@ -1,10 +1,10 @@
 """The losses of the paper, one small function each, for predictions p and targets z as representations `(B, N, M)`.
 
-Targets carry no gradient: the stop-gradient is the business of `targets`. Every loss is the mean over the batch.
+Targets have no gradient (`targets` applies the stop-gradient). Every loss is the mean over the batch.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from .targets import Center, Target
 
 
 class TargetPair(NamedTuple):
-    """A prediction and what it should be."""
+    """A prediction and its target."""
 
     prediction: Representation
     target: Representation
@@ -47,14 +47,29 @@ def expected_mix_loss(mixed: TargetPair) -> Tensor:
     return expected_bce(*mixed).mean()
 
 
+def decorrelation_loss(batch: Representation) -> Tensor:
+    """Compute the mean squared correlation between features' degrees over a batch, a penalty on dimensional collapse.
+
+    It is not in the paper. For B images and independent features it is about `1 / B`, not 0. Constant features count
+    as uncorrelated.
+    """
+    degrees = batch.degrees
+    count, features = degrees.shape
+    centered = degrees - degrees.mean(0)
+    standard = centered / (centered.square().mean(0) + _LEAST_VARIANCE).sqrt()
+    squares = (standard.T @ standard / count).square()
+    return (squares.sum() - squares.diagonal().sum()) / max(1, features * (features - 1))
+
+
 class Losses(NamedTuple):
-    """All of them, for the log; `total` is what is minimised. Without mixed images, L_mix and L_2 are None."""
+    """All losses, for the log; `total` is minimised. Losses that were not computed are None."""
 
     total: Tensor
     normal: Tensor
     mix: Tensor | None
     expected_normal: Tensor | None
     expected_mix: Tensor | None
+    decorrelation: Tensor | None = None
 
 
 def proposed_loss(
@@ -77,14 +92,16 @@ def proposed_loss(
 
 
 Synthesis = Callable[[Target, Target, float, Center], Representation]
-"""From the targets of two images, λ_mix and the center to the target z_c of the mixed image."""
+"""Maps the targets of two images, λ_mix and the center to the target z_c of the mixed image."""
 
 
 _OWN: Final = "function:"
+# Keeps the gradient of a constant feature finite.
+_LEAST_VARIANCE: Final = 1e-8
 
 
 def mixup(first: Tensor, second: Tensor, mixup_lambda: float = 0.5) -> Tensor:
-    """Compute mixup: `x_mix = λ·x_1 + (1 - λ)·x_2`, the same λ for the batch."""
+    """Compute mixup: `x_mix = λ·x_1 + (1 - λ)·x_2`, with the same λ for the whole batch."""
     return torch.lerp(second, first, mixup_lambda)
 
 
@@ -114,27 +131,27 @@ SYNTHESES: Final[dict[str, Synthesis | None]] = {
 
 
 def get_synthesis(synthesis: "str | Synthesis") -> Synthesis | None:
-    """Return the synthesis of that name, or the function itself."""
+    """Return a synthesis by name; a function is returned as it is."""
     if not isinstance(synthesis, str):
         return synthesis
     if synthesis.startswith(_OWN):
-        raise AndornotError(f'"{synthesis}" is a function of your own: pretrain(…, synthesis=…) must be given it again')
+        raise AndornotError(f'"{synthesis}" is a function of your own: pretrain(…, synthesis=…) needs it again')
     if synthesis not in SYNTHESES:
         raise AndornotError(unknown("synthesis", synthesis, SYNTHESES))
     return SYNTHESES[synthesis]
 
 
-def synthesis_name(function: Synthesis) -> str:
-    """Return the name that a recipe stores for a function of your own.
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name that a recipe stores for a custom synthesis or loss.
 
-    >>> synthesis_name(lambda first, second, mixup_lambda, center: first.representation)
+    >>> function_name(lambda first, second, mixup_lambda, center: first.representation)
     'function:<lambda>'
     """
     return _OWN + getattr(function, "__name__", type(function).__name__)
 
 
 def check_name(name: str) -> None:
-    """Raise an error unless it is the name of a synthesis or of a function of your own."""
+    """Raise an error unless `name` is that of a synthesis or of a custom function."""
     if not name.startswith(_OWN):
         get_synthesis(name)
 
@@ -144,7 +161,7 @@ DEFAULT_BETA: Final = {"vanilla": 0.0, "mean": 0.0, "maximum": 0.0, "logic": 0.6
 
 
 class SynthesisOutput(NamedTuple):
-    """The losses of a batch, the targets of its two views, and the prediction of the first, without a gradient."""
+    """The losses of a batch, the targets of both views, and the prediction of the first, detached."""
 
     losses: Losses
     targets: tuple[Target, Target]
@@ -152,16 +169,16 @@ class SynthesisOutput(NamedTuple):
 
     @property
     def total(self) -> Tensor:
-        """The loss to minimise, L_prop."""
+        """The loss to minimise: L_prop plus the weighted penalty on correlated features."""
         return self.losses.total
 
 
 class SynthesisLoss(nn.Module):
-    """The loss of the paper, with the center of its targets, which it updates with every batch in training mode.
+    """The loss of the paper, with the center of its targets, which is updated with every batch in training mode.
 
-    `synthesis` is the name of one of `SYNTHESES`, or a function like them: from the targets of two images, λ_mix and
-    the center to the target of the mixed image. With `accumulate`, the center is updated after so many batches, by all
-    of them together.
+    `synthesis` is a name in `SYNTHESES`, or a function that maps the targets of two images, λ_mix and the center to the
+    target of the mixed image. `decorrelation` is the weight of `decorrelation_loss` on the predictions of the first
+    view (0 in the paper). The center is updated once per `accumulate` batches, from all of them.
     """
 
     def __init__(
@@ -173,6 +190,7 @@ class SynthesisLoss(nn.Module):
         mixup_lambda: float = 0.5,
         alpha: float = 0.5,
         beta: float | None = None,
+        decorrelation: float = 0.0,
         accumulate: int = 1,
     ) -> None:
         super().__init__()
@@ -180,7 +198,7 @@ class SynthesisLoss(nn.Module):
         self.center = Center() if center is None else center
         self.temperature, self.mixup_lambda, self.alpha = temperature, mixup_lambda, alpha
         self.beta = default_beta(synthesis) if beta is None else beta
-        self.accumulate = accumulate
+        self.decorrelation, self.accumulate = decorrelation, accumulate
         self._pending: list[Target] = []
 
     def forward(
@@ -189,7 +207,7 @@ class SynthesisLoss(nn.Module):
         """Return the losses of the network's outputs for two views of a batch of images.
 
         `mixed` are the outputs for `mixup(view, view.roll(1, 0), mixup_lambda)` of the first views: each image is
-        mixed with the one before it. For other partners, `partner_z` are their logits z̃. "vanilla" has no mixed images.
+        mixed with the previous one. For other partners, pass their logits z̃ as `partner_z`. "vanilla" does not mix.
         """
         targets = self.center(first.z), self.center(second.z)
         pairs = self._pair(first, targets[1].representation), self._pair(second, targets[0].representation)
@@ -200,17 +218,21 @@ class SynthesisLoss(nn.Module):
             partner = self.center(first.z.roll(1, 0) if partner_z is None else partner_z)
             mixed_pair = self._pair(mixed, self.synthesis(targets[0], partner, self.mixup_lambda, self.center))
         losses = proposed_loss(*pairs, mixed_pair, self.alpha, self.beta)
+        if self.decorrelation:
+            penalty = decorrelation_loss(pairs[0].prediction)
+            losses = losses._replace(total=losses.total + self.decorrelation * penalty, decorrelation=penalty)
         if self.training:
             self._pending += targets
             if len(self._pending) >= 2 * self.accumulate:
                 self.center.update(*self._pending)
                 self._pending.clear()
-        return SynthesisOutput(losses, targets, Representation(pairs[0].prediction.probs.detach(), validate=False))
+        prediction = Representation(pairs[0].prediction.probs.detach(), validate=False)
+        return SynthesisOutput(losses, targets, prediction)
 
     def _pair(self, outputs: Outputs, target: Representation) -> TargetPair:
         return TargetPair(Representation.from_logits(outputs.p.float(), self.temperature, validate=False), target)
 
 
 def default_beta(synthesis: str | Synthesis) -> float:
-    """Return β of a method by name; 0 for a function."""
+    """Return the default β of a synthesis; 0 for a custom function."""
     return DEFAULT_BETA.get(synthesis, 0.0) if isinstance(synthesis, str) else 0.0

@@ -1,4 +1,4 @@
-"""Recipes: all settings of a pretraining, validated, from YAML and `key=value`."""
+"""Recipes: validated settings of a pretraining run, from YAML and `key=value`."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,11 @@ from .views import Augmentation, ViewSettings
 
 
 class RecipeError(AndornotError):
-    """A recipe that does not exist, does not parse, or says something that cannot be."""
+    """Raised for a recipe that does not exist, cannot be parsed, or has invalid settings."""
 
 
 class Calibration(BaseModel):
-    """How activations of a backbone become degrees, without training."""
+    """Settings of calibration, which turns activations of a backbone into degrees without training."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -34,12 +34,12 @@ class Calibration(BaseModel):
 
 
 _SIMSIAM: Final = Augmentation()
-# So much of a value is shown in a message.
+# The longest value shown in an error message, in characters.
 _LONGEST: Final = 100
 
 
 class Recipe(BaseModel):
-    """Settings of a pretraining. The defaults are the paper's, but for `crop_source`."""
+    """Settings of a pretraining run. The defaults are the paper's, except for `crop_source`."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
@@ -51,10 +51,15 @@ class Recipe(BaseModel):
     projector_hidden: int | None = Field(
         default=None, ge=1, le=1_000_000, description="default: the width of the backbone"
     )
+    projector_layers: int = Field(default=3, ge=1, le=10, description="3 in SimSiam, 2 in its experiments on CIFAR-10")
     predictor_hidden: int = Field(default=512, ge=1, le=1_000_000)
 
     size: int | None = Field(default=None, ge=8, le=2048, description="side of the images; default: the backbone's")
-    fit: Literal["crop", "squash"] = "crop"
+    fit: Literal["crop", "squash", "whole"] = Field(
+        default="crop",
+        description="what is encoded: the center square, all of the image as a square, or all of it with its aspect "
+        "ratio and about as many pixels, which only efficientnet-lite0 can; others then take the center square",
+    )
     crop_source: Literal["center", "original"] = Field(
         default="center",
         description="what views are cut from: the center square at 8/7 of the size, which is quick, or all of the "
@@ -64,19 +69,31 @@ class Recipe(BaseModel):
     cached_views: int = Field(default=4, ge=2, le=10_000, description="regime frozen: views computed of each image")
 
     synthesis: str = "logic"
+    loss: str | None = Field(default=None, description="name of a loss of your own, which `pretrain` was given")
     mixup_lambda: float = Field(default=0.5, ge=0, le=1, description="λ_mix")
     alpha: float = Field(default=0.5, ge=0, le=1)
     beta: float = Field(
         default=0.6, ge=0, le=1, description="weight of the expected value loss; 0 for other methods than logic"
     )
+    decorrelation: float = Field(
+        default=0.0, ge=0, le=1e6, description="weight of the penalty on correlated features; 0 in the paper"
+    )
     prediction_temperature: float = Field(default=0.1, gt=0, description="τ_s")
     target_temperature: float = Field(default=0.04, gt=0, description="τ_t")
-    center_momentum: float = Field(default=0.9, ge=0, le=1, description="m")
+    center_momentum: float = Field(
+        default=0.9, ge=0, le=1, description="m; without a prior it changes nothing, because batch norms center logits"
+    )
     prior: float | None = Field(
-        default=None, ge=-1_000, le=1_000, description="sparsity s of the prior exp(-s·k); default: DINO's center"
+        default=None,
+        ge=-1_000,
+        le=1_000,
+        description="sparsity s of the prior exp(-s·k); default: none, as in the paper",
     )
 
     epochs: int = Field(default=500, ge=1, le=1_000_000_000)
+    steps: int | None = Field(
+        default=None, ge=1, le=1_000_000_000_000, description="steps of the training, in the place of epochs"
+    )
     batch_size: int = Field(default=32, ge=2, le=1_000_000_000, description="images in a step, over all processes")
     learning_rate: float = Field(default=0.027, gt=0, le=1e6)
     lr_reference_batch: int | None = Field(
@@ -114,17 +131,32 @@ class Recipe(BaseModel):
     def _what_differs(self, views: Augmentation) -> dict[str, Any]:
         return {name: value for name, value in asdict(views).items() if value != getattr(_SIMSIAM, name)}
 
+    @property
+    def square_fit(self) -> Literal["crop", "squash"]:
+        """How images are made square where that is required."""
+        return "squash" if self.fit == "squash" else "crop"
+
     def view_settings(self, size: int) -> ViewSettings:
-        """Return the augmentation at that size."""
+        """Return the augmentation for views of this size."""
         return ViewSettings(size, **asdict(self.views))
+
+    def head_settings(self, width: int) -> dict[str, int]:
+        """Return the settings that determine the shapes of the heads for activations of this width."""
+        return {
+            "num_features": self.num_features,
+            "num_values": self.num_values,
+            "projector_hidden": self.projector_hidden or width,
+            "predictor_hidden": self.predictor_hidden,
+            "projector_layers": self.projector_layers,
+        }
 
     @property
     def peak_learning_rate(self) -> float:
-        """The rate of the first step, after scaling."""
+        """The learning rate of the first step, after scaling."""
         return self.learning_rate * (self.batch_size / self.lr_reference_batch if self.lr_reference_batch else 1)
 
 
-# The keys that there are, below each key that has some.
+# The valid keys, by parent key.
 _KEYS: Final[dict[str, Iterable[str]]] = {
     "": Recipe.model_fields,
     "calibration.": Calibration.model_fields,
@@ -139,10 +171,10 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = (), **overrides: Any) -> Recipe:
-    """Return a recipe by name, or from a YAML file, with some settings changed.
+    """Load a recipe by name or from a YAML file, with some settings changed.
 
-    A string is a file if it ends in .yaml or .yml or has a slash in it; a path always is. `changes` are `key=value`
-    strings as on the command line, where `calibration.power=2` sets a nested key.
+    A string is a file name if it ends in .yaml or .yml or contains a slash. `changes` are `key=value` strings as on the
+    command line; `calibration.power=2` sets a nested key.
 
     >>> recipe = load_recipe("photos", seed=1, calibration={"power": 2})
     >>> recipe.seed, recipe.calibration.power, recipe.calibration.smoothing
@@ -151,7 +183,7 @@ def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = (
     text = _read(name_or_path)
     try:
         settings = yaml.safe_load(text) or {}
-    except (yaml.YAMLError, ValueError) as error:  # the second for a date like 2024-13-45
+    except (yaml.YAMLError, ValueError) as error:  # ValueError for a date like 2024-13-45
         raise RecipeError(f"{name_or_path} is not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise RecipeError(f"{name_or_path} is nested too deep") from None
@@ -166,7 +198,7 @@ def load_recipe(name_or_path: str | os.PathLike[str], changes: Iterable[str] = (
 
 
 def make_recipe(settings: Mapping[str, Any]) -> Recipe:
-    """Validate settings; a RecipeError names the wrong key and the nearest known one."""
+    """Validate settings; the RecipeError for an unknown key suggests the closest valid one."""
     try:
         return Recipe.model_validate(settings)
     except ValidationError as error:

@@ -1,6 +1,7 @@
-"""Training in several processes (means, batch norm), denormal numbers, and signals."""
+"""Runtime of training: several processes (means, batch norm), denormal numbers, random state, and signals."""
 
 import os
+import random
 import signal
 import sys
 from collections.abc import Iterator
@@ -8,17 +9,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
 
 def num_processes() -> int:
-    """Return how many processes train together; 1 without torch.distributed."""
+    """Return the number of training processes; 1 without torch.distributed."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def is_first_process() -> bool:
-    """Return whether this process writes files and messages for all that torchrun started."""
+    """Return whether this is the process that writes files and messages."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -32,7 +34,7 @@ def mean_over_processes(values: Tensor) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes, with a gradient to each of them. torch's own is deprecated without a successor."""
+    """Differentiable sum over all processes. The one in torch is deprecated without a replacement."""
 
     @staticmethod
     def forward(_: Any, values: Tensor) -> Tensor:
@@ -51,9 +53,9 @@ def _sum_over_processes(values: Tensor) -> Tensor:
 
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch norm with the mean and variance of the batches of all processes, for the CPU.
+    """Synchronised batch norm for the CPU; `torch.nn.SyncBatchNorm` supports GPUs only.
 
-    torch's own takes GPU tensors only. Batches must be equally large, as those of a training run are.
+    All processes must have batches of the same size.
     """
 
     def _check_input_dim(self, values: Tensor) -> None:
@@ -68,7 +70,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         count = values.numel() // values.shape[1] * num_processes()
         wide = values.to(torch.promote_types(values.dtype, torch.float32))
         mean = _sum_over_processes(wide.sum(axes)) / count
-        # Not the mean of squares minus the squared mean: it cancels, below zero even, where the mean is large.
+        # E[x²] - E[x]² would suffer from cancellation, and could even be negative, if the mean is large.
         centered = wide - mean.view(shape)
         variance = _sum_over_processes(centered.square().sum(axes)) / count
         if self.track_running_stats:
@@ -89,19 +91,19 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 def synchronise_batch_norms(module: nn.Module, device: torch.device | None = None) -> nn.Module:
-    """Replace each batch norm of a module by one over all processes, with the same parameters and names.
+    """Replace each batch norm of a module by a synchronised one with the same parameters and names.
 
-    `device` is where it will compute (default: the CPU).
+    `device` is the device of the training (default: the CPU).
     """
     if device is not None and device.type == "cuda":
-        # One kernel and one exchange, where ours has several; but on a CPU, with gloo, it raises.
+        # Faster than ours (one kernel, one exchange), but fails on a CPU with gloo.
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return converted
     for name, child in module.named_children():
         if isinstance(child, nn.modules.batchnorm._BatchNorm):
             affine: dict[str, Any] = {"affine": child.affine, "track_running_stats": child.track_running_stats}
             synchronised = SyncBatchNorm(child.num_features, child.eps, child.momentum, **affine)
-            # The same tensors, not copies: frozen ones stay frozen, and an optimiser goes on with its own.
+            # Share the tensors instead of copying: frozen ones stay frozen, and an existing optimiser stays valid.
             for tensor_name, parameter in child.named_parameters(recurse=False):
                 setattr(synchronised, tensor_name, parameter)
             for tensor_name, buffer in child.named_buffers(recurse=False):
@@ -114,9 +116,9 @@ def synchronise_batch_norms(module: nn.Module, device: torch.device | None = Non
 
 @contextmanager
 def without_denormals() -> Iterator[None]:
-    """Flush denormal numbers to zero: sharp targets are full of them, and they slow a CPU down tenfold.
+    """Flush denormal numbers to zero within the context.
 
-    Only for the training: the rest of the process keeps the numbers it had.
+    Sharp targets contain many of them, and they slow a CPU down tenfold.
     """
     before = sys.float_info.min / 2 == 0
     torch.set_flush_denormal(True)
@@ -126,15 +128,27 @@ def without_denormals() -> Iterator[None]:
         torch.set_flush_denormal(before)
 
 
+@contextmanager
+def restored_generators() -> Iterator[None]:
+    """Restore the state of the random generators of torch, Python and numpy on exit."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])
+
+
 class Stop:
-    """Whether someone asked the training to stop."""
+    """A flag that is set when training should stop."""
 
     asked = False
 
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Turn Ctrl-C and SIGTERM into a flag that the loop checks after each step. A second Ctrl-C stops at once."""
+    """Turn Ctrl-C and SIGTERM into a flag that the loop checks after each step. A second Ctrl-C stops immediately."""
     stop = Stop()
 
     def ask(number: int, _: FrameType | None) -> None:

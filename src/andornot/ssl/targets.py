@@ -1,7 +1,7 @@
 """Targets z: centered, sharpened, and optionally steered to a prior over the truth values.
 
-A target is a distribution `softmax((z̃ - c) / τ_t)`, Eq. (z_2). The center c, `(N, M)`, keeps features from always
-giving the same answer. How it moves is the difference between the two centers here.
+A target is a distribution `softmax((z̃ - c) / τ_t)`, Eq. (z_2). The center c, `(N, M)`, is meant to keep features from
+always having the same truth value. The two centers in this module differ in how c is updated.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from .runtime import mean_over_processes
 
 
 class Target(NamedTuple):
-    """What an image should be predicted as: raw logits z̃ `(B, N, M)`, and their distribution z. No gradient."""
+    """The targets of a batch: raw logits z̃ `(B, N, M)` and their distribution z, without gradient."""
 
     logits: Tensor
     representation: Representation
@@ -23,7 +23,11 @@ class Target(NamedTuple):
 class Center(nn.Module):
     """DINO's center: the running mean of the raw logits, `c ← m·c + (1 - m)·mean(z̃)`, over all processes.
 
-    It starts at zero and takes its shape `(N, M)` from the first update. It is a buffer, so that checkpoints have it.
+    SimSiam's projector ends in a batch norm that is not affine, so the mean of each logit over a batch is 0: the center
+    then stays at zero and `momentum` has no effect. It has an effect with other projectors.
+
+    The center starts at zero and gets its shape `(N, M)` from the first update. It is a buffer and so part of
+    checkpoints.
     """
 
     center: Tensor
@@ -41,7 +45,7 @@ class Center(nn.Module):
 
     @torch.no_grad()
     def update(self, *targets: Target) -> None:
-        """Move the center by the targets of one step, those of both views."""
+        """Update the center from the targets of both views of one step."""
         mean = mean_over_processes(torch.cat([target.logits for target in targets]).mean(0))
         self.center = torch.add(self.center * self.momentum, mean, alpha=1 - self.momentum)
 
@@ -52,7 +56,7 @@ class Center(nn.Module):
 
 
 class PriorCenter(Center):
-    """A center that steers each feature's average over images to P(k) ∝ exp(-s·k): few images have a feature.
+    """A center that steers each feature's average over images to P(k) ∝ exp(-s·k), so that few images have a feature.
 
     `c ← c + (1 - m)·(average target - prior)`: a truth value that is too frequent becomes less likely. With s = 0 all
     truth values become equally frequent.
@@ -69,6 +73,6 @@ class PriorCenter(Center):
 
     @torch.no_grad()
     def update(self, *targets: Target) -> None:
-        """Move the center by how far the average target of one step is from the prior."""
+        """Update the center by the difference between the average target of one step and the prior."""
         average = mean_over_processes(torch.cat([target.representation.probs for target in targets]).mean(0))
         self.center = torch.add(self.center, average - self.prior(average.shape[-1]), alpha=1 - self.momentum)

@@ -1,15 +1,15 @@
-"""The training loop: from images to a trained network, with checkpoints to resume from.
+"""The training loop, with checkpoints to resume from.
 
-Lightning Fabric does devices, processes and precision; the loop is ours, because a run that was killed
-must end bit-identical to one that was not. So nothing random has a state: the order of an epoch comes from the seed and
-the epoch, views from the seed and the step.
+Lightning Fabric handles devices, processes and precision. The loop is our own, because a resumed run must end
+bit-identical to an uninterrupted one. So randomness has no state: the order of images depends on the seed and the
+epoch, views on the seed and the step.
 """
 
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,39 +19,41 @@ from torch import Tensor, nn
 from .. import progress
 from ..errors import AndornotError, Stopped
 from ..logic import Representation
-from .batches import Batch, Batches
+from .batches import Batch, Batches, LoaderBatches, Schedule, mix_seeds
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
-    load_checkpoint,
+    load_matching,
     optimiser_tensors,
     restore_optimiser,
+    run_settings,
     save_checkpoint,
 )
-from .losses import Synthesis, SynthesisLoss, SynthesisOutput
-from .monitoring import Log, collapse_warning, measure_health
+from .losses import Synthesis, SynthesisLoss, SynthesisOutput, mixup
+from .monitoring import Log, Logger, collapse_warning, effective_rank, measure_health, open_loggers
 from .network import Network
-from .recipe import Recipe, RecipeError, make_recipe
-from .runtime import stop_signals, synchronise_batch_norms, without_denormals
+from .recipe import Recipe
+from .runtime import restored_generators, stop_signals, synchronise_batch_norms, without_denormals
 from .targets import Center, PriorCenter
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOG: Final = "log.csv"
-# Settings that a resumed run may change.
-_FREE: Final = ("checkpoint_seconds",)
-_DATA: Final = "data"
 
 
 class TrainingError(AndornotError):
-    """A training that cannot go on, with what to change."""
+    """Raised when training cannot start or continue; the message says what to change."""
 
 
 class EpochProgress(NamedTuple):
-    """Where a training is, for callbacks after each epoch."""
+    """The progress of training, for callbacks after each epoch."""
 
     epoch: int
     epochs: int
     network: Network
+
+
+Loss = Callable[..., "SynthesisOutput | Tensor"]
+"""Maps the outputs for two views and for mixed images (none with "vanilla") to the loss; see `SynthesisLoss`."""
 
 
 def train(
@@ -62,27 +64,54 @@ def train(
     *,
     resume: bool = False,
     log_every: int = 20,
-    tensorboard: bool = False,
+    loggers: Sequence[Logger | str] = (),
     after_epoch: Callable[[EpochProgress], dict[str, float]] | None = None,
     synthesis: Synthesis | None = None,
+    loss: Loss | None = None,
     fingerprint: str | None = None,
 ) -> Network:
-    """Train the network in place, log to `folder`/log.csv, keep the checkpoint there, and return the network.
+    """Train the network in place and return it; write log.csv and the checkpoint to `folder`.
 
-    `synthesis` is a function of your own in the place of the one that the recipe names. `fingerprint` is a digest of
-    the data: a run that is resumed must have the same.
+    `synthesis` is a function that replaces the recipe's synthesis, and `loss` one that replaces `SynthesisLoss`; if it
+    is a module, it is trained and saved with the network. `fingerprint` is a digest of the data, which must be the same
+    to resume a run.
     """
-    training = _Training(recipe, network, batches, Path(folder), resume, log_every, tensorboard, synthesis, fingerprint)
-    return training.run(after_epoch)
+    with restored_generators():
+        training = _Training(
+            recipe, network, batches, Path(folder), resume, log_every, loggers, synthesis, loss, fingerprint
+        )
+        status = "failed"
+        try:
+            training.run(after_epoch)
+            status = "success"
+        finally:
+            for logger in training.loggers:
+                logger.finalize(status)
+    return network
 
 
 def check_training(
-    recipe: Recipe, images: int, folder: Path, *, resume: bool = False, fingerprint: str | None = None
+    recipe: Recipe, images: int | None, folder: Path, *, resume: bool = False, fingerprint: str | None = None
 ) -> None:
-    """Raise what `train` would raise for too few images or another run's checkpoint, before writing anything."""
-    batch_size = _batch_size(recipe, images, int(os.environ.get("WORLD_SIZE", 1)))
+    """Raise the errors of `train` for the precision, too few images or another run's checkpoint, without training.
+
+    `images` is the number of images, None for a loader.
+    """
+    _check_precision(recipe)
+    batch_size = recipe.batch_size
+    if images is not None:
+        batch_size = _batch_size(recipe, images, int(os.environ.get("WORLD_SIZE", 1)))
     if resume and (folder / CHECKPOINT).exists():
-        _load_matching(folder / CHECKPOINT, _settings(recipe, images, batch_size, fingerprint))
+        load_matching(folder / CHECKPOINT, run_settings(recipe, images, batch_size, fingerprint))
+
+
+class _Part(NamedTuple):
+    """The result of a part of a step; `targets` is None with a custom loss."""
+
+    losses: dict[str, Tensor]
+    targets: Representation | None
+    predictions: Representation
+    activations: Tensor
 
 
 class _Training:
@@ -94,146 +123,155 @@ class _Training:
         folder: Path,
         resume: bool,
         log_every: int,
-        tensorboard: bool,
+        loggers: Sequence[Logger | str],
         synthesis: Synthesis | None,
+        loss: Loss | None,
         fingerprint: str | None,
     ) -> None:
         self.fingerprint = fingerprint
+        if log_every < 1:
+            raise TrainingError(f"log_every must be at least 1, got {log_every}")
         self.recipe, self.batches, self.folder, self.log_every = recipe, batches, folder, log_every
         self.fabric = _fabric(recipe)
-        self.batch_size = _batch_size(recipe, len(batches), self.fabric.world_size)
-        self.steps_per_epoch = len(batches) // self.batch_size
-        self.total = self.steps_per_epoch * recipe.epochs
-        self.loss = SynthesisLoss(
-            synthesis or recipe.synthesis,
-            center=_center(recipe),
-            temperature=recipe.prediction_temperature,
-            mixup_lambda=recipe.mixup_lambda,
-            alpha=recipe.alpha,
-            beta=recipe.beta,
-            accumulate=recipe.accumulate,
-        ).to(self.fabric.device)
+        if isinstance(batches, LoaderBatches):
+            self.images, self.batch_size, steps = None, recipe.batch_size, batches.steps_per_epoch
+        else:
+            self.images = len(batches)
+            self.batch_size = _batch_size(recipe, len(batches), self.fabric.world_size)
+            steps = len(batches) // self.batch_size
+        self.total = _total_steps(recipe, steps)
+        self.steps_per_epoch = steps or self.total
+        self.mixes = recipe.synthesis != "vanilla"
+        self.loss = loss or new_loss(recipe, synthesis)
         if self.fabric.world_size > 1:
             synchronise_batch_norms(network, self.fabric.device)
-        trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self.state = nn.ModuleDict({"network": network})
+        if isinstance(self.loss, nn.Module):
+            if self.fabric.world_size > 1 and any(True for _ in self.loss.parameters()):
+                raise TrainingError("a loss with parameters of its own can be trained in one process only")
+            self.state["loss"] = self.loss.to(self.fabric.device)
         optimiser = torch.optim.SGD(
-            trainable, recipe.peak_learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+            [parameter for parameter in self.state.parameters() if parameter.requires_grad],
+            recipe.peak_learning_rate,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
         )
         with warnings.catch_warnings():  # broadcast_buffers has a new name in some versions of torch
             warnings.simplefilter("ignore")
             self.network, self.optimiser = self.fabric.setup(network, optimiser)
         self.network.mark_forward_method("project")
+        self.encode = self.network.project if batches.are_activations else self.network
         self.bare = network
-        self.state = nn.ModuleDict({"network": network, "loss": self.loss})
         self.start = self._restore() if resume else 0
         self.warned = False
-        self.table: Log | None = None
-        self.board: Any = None
+        self.loggers: list[Logger] = []
         if self.fabric.is_global_zero:
-            self.table = Log(folder / LOG, self.start)
-            self.board = _tensorboard(folder) if tensorboard else None
+            self.loggers = [Log(folder / LOG, self.start, self.steps_per_epoch), *open_loggers(loggers, folder)]
 
-    def run(self, after_epoch: Callable[[EpochProgress], dict[str, float]] | None) -> Network:
+    def run(self, after_epoch: Callable[[EpochProgress], dict[str, float]] | None) -> None:
         self.bare.train()
         saved = time.monotonic()
+        schedule = Schedule(
+            seed=self.recipe.seed,
+            images=self.images or 0,
+            batch_size=self.batch_size,
+            start=self.start,
+            total=self.total,
+            accumulate=self.recipe.accumulate,
+            rank=self.fabric.global_rank,
+            processes=self.fabric.world_size,
+        )
+        batches = self.batches.iterate(schedule, self.fabric.device)
         with without_denormals(), stop_signals() as stop, self._bar() as bar:
             for step in range(self.start, self.total):
-                parts = self._step(step)
-                epoch_ends = (step + 1) % self.steps_per_epoch == 0
+                parts = self._step(step, batches)
+                last = step + 1 == self.total
                 self._report(step, parts, bar)
-                if epoch_ends and after_epoch and self.fabric.is_global_zero:
-                    epoch = (step + 1) // self.steps_per_epoch
-                    figures = after_epoch(EpochProgress(epoch, self.recipe.epochs, self.bare))
+                if (last or (step + 1) % self.steps_per_epoch == 0) and after_epoch and self.fabric.is_global_zero:
+                    epoch, epochs = (-(-done // self.steps_per_epoch) for done in (step + 1, self.total))
+                    figures = after_epoch(EpochProgress(epoch, epochs, self.bare))
                     self.bare.train()
                     self._write(step, figures)
                     if figures:
                         bar.say(f"epoch {epoch}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
                 due, asked = self._agree(time.monotonic() - saved > self.recipe.checkpoint_seconds, stop.asked)
-                if due or asked or step + 1 == self.total:
+                if due or asked or last:
                     self._save(step + 1)
                     saved = time.monotonic()
-                if asked and step + 1 < self.total:
+                if asked and not last:
                     raise Stopped(f"stopped after step {step + 1} of {self.total}, and saved")
-        return self.bare
 
-    def _step(self, step: int) -> list[SynthesisOutput]:
-        """Make one step of the optimiser, and return the results of the parts of its batch."""
+    def _step(self, step: int, batches: Iterator[Batch]) -> list[_Part]:
+        """Do one optimiser step and return the results of the parts of its batch."""
         recipe = self.recipe
-        # Dropout and the like take torch's own generator: it is set anew for each step, too.
-        torch.manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank))
-        generator = torch.Generator().manual_seed(_mixed(recipe.seed, step, self.fabric.global_rank, 1))
-        rate = recipe.peak_learning_rate * (1 + math.cos(math.pi * step / self.total)) / 2
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = recipe.peak_learning_rate * (1 + math.cos(math.pi * step / self.total)) / 2
         self.optimiser.zero_grad()
-        parts = self._indices(step).chunk(recipe.accumulate)
-        results, losses = [], []
-        for number, indices in enumerate(parts):
-            with self.fabric.no_backward_sync(self.network, enabled=number + 1 < len(parts)):
-                result = self._compute_loss(self.batches.load(indices, generator, self.fabric.device))
-                self.fabric.backward(result.total / len(parts))
-            results.append(result)
-            losses.append(result.total.item())
-        if not math.isfinite(loss := sum(losses)):
+        parts = []
+        for number in range(recipe.accumulate):
+            batch = next(batches)
+            # Dropout and similar layers use torch's global generator.
+            torch.manual_seed(mix_seeds(recipe.seed, step * recipe.accumulate + number, self.fabric.global_rank))
+            with self.fabric.no_backward_sync(self.network, enabled=number + 1 < recipe.accumulate):
+                result = self._compute_loss(batch)
+                self.fabric.backward(result.losses["total"] / recipe.accumulate)
+            parts.append(result)
+        if not math.isfinite(loss := sum(part.losses["total"].item() for part in parts)):
             raise TrainingError(
                 f"the loss became {loss} at step {step + 1} of {self.total}; "
                 "start over (--overwrite) with a lower learning_rate, or with precision=32-true"
             )
         self.optimiser.step()
-        return results
+        return parts
 
-    def _compute_loss(self, batch: Batch) -> SynthesisOutput:
-        encode = self.network.project if self.batches.are_activations else self.network
-        first, second = encode(batch.first), encode(batch.second)
-        mixed = partner_z = None
-        if self.loss.synthesis is not None and batch.mixed is not None:
-            mixed = encode(batch.mixed)
-            partner_z = None if batch.partner is None else encode(batch.partner).z
-        result: SynthesisOutput = self.loss(first, second, mixed, partner_z)
-        return result
+    def _compute_loss(self, batch: Batch) -> _Part:
+        first, second = self.encode(batch.first), self.encode(batch.second)
+        inputs = [first, second]
+        if self.mixes and batch.mixed is None:
+            inputs.append(self.encode(mixup(batch.first, batch.first.roll(1, 0), self.recipe.mixup_lambda)))
+        elif self.mixes and batch.partner is not None:
+            inputs += [self.encode(batch.mixed), self.encode(batch.partner).z]
+        result = self.loss(*inputs)
+        if isinstance(result, SynthesisOutput):
+            losses = {name: loss for name, loss in result.losses._asdict().items() if loss is not None}
+            return _Part(losses, result.targets[0].representation, result.prediction, first.activations.detach())
+        temperature = self.recipe.prediction_temperature
+        predictions = Representation.from_logits(first.p.detach().float(), temperature, validate=False)
+        return _Part({"total": result}, None, predictions, first.activations.detach())
 
     def _agree(self, *wishes: bool) -> list[bool]:
-        """Return which flags any process has set: clocks and signals differ, and all must save after the same step."""
+        """Combine flags over processes with OR: clocks and signals differ, but all must save after the same step."""
         if self.fabric.world_size == 1:
             return list(wishes)
         numbers = torch.tensor(wishes, dtype=torch.int32, device=self.fabric.device)
         return [bool(number) for number in self.fabric.all_reduce(numbers, reduce_op="max")]
 
-    def _indices(self, step: int) -> Tensor:
-        """Return the indices of this process's images in a step; an epoch's incomplete last batch is dropped."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        if getattr(self, "_epoch", None) != epoch:
-            generator = torch.Generator().manual_seed(_mixed(self.recipe.seed, epoch))
-            self._epoch, self._order = epoch, torch.randperm(len(self.batches), generator=generator)
-        batch = self._order[position * self.batch_size : (position + 1) * self.batch_size]
-        mine: Tensor = batch.chunk(self.fabric.world_size)[self.fabric.global_rank]
-        return mine
-
-    def _report(self, step: int, parts: list[SynthesisOutput], bar: progress.Progress) -> None:
+    def _report(self, step: int, parts: list[_Part], bar: progress.Progress) -> None:
         bar.update(self.batch_size)
         if (step + 1) % self.log_every and step + 1 != self.total:
             return
-        health = measure_health(Representation.cat([part.targets[0].representation for part in parts]))
-        predictions = measure_health(Representation.cat([part.prediction for part in parts]))
+        predictions = measure_health(Representation.cat([part.predictions for part in parts]))
+        targets = [part.targets for part in parts if part.targets is not None]
+        health = measure_health(Representation.cat(targets)) if targets else predictions
         losses = {
-            f"loss_{name}": sum(getattr(part.losses, name).item() for part in parts) / len(parts)
-            for name, loss in parts[0].losses._asdict().items()
-            if loss is not None
+            f"loss_{name}": sum(part.losses[name].item() for part in parts) / len(parts) for name in parts[0].losses
         }
-        bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}")
-        figures = {**losses, **health._asdict(), "prediction_spread": predictions.spread}
+        bar.note(loss=f"{losses['loss_total']:.3f}", spread=f"{health.spread:.3f}", rank=f"{health.effective_rank:.1f}")
+        activations = torch.cat([part.activations for part in parts])
+        figures = {**losses, **health._asdict(), "effective_rank_features": effective_rank(activations)}
+        figures["prediction_spread"] = predictions.spread
         self._write(step, {**figures, "learning_rate": self.optimiser.param_groups[0]["lr"]})
-        message = collapse_warning(health, predictions, step, self.total)
+        directions = min(len(activations) - 1, self.recipe.num_features)
+        message = collapse_warning(health, predictions, step, self.total, directions)
         if message and not self.warned:
             self.warned = True
             if self.fabric.is_global_zero:
                 warnings.warn(message, stacklevel=2)
 
     def _write(self, step: int, figures: dict[str, float]) -> None:
-        if self.table and figures:
-            self.table.write(step + 1, (step + 1) / self.steps_per_epoch, figures)
-        if self.board and figures:
-            self.board.log_metrics(figures, step + 1)
+        if figures:
+            for logger in self.loggers:
+                logger.log_metrics(figures, step + 1)
 
     def _bar(self) -> progress.Progress:
         return progress.track(
@@ -245,64 +283,42 @@ class _Training:
 
     def _save(self, step: int) -> None:
         if self.fabric.is_global_zero:
-            settings = self._settings()
-            checkpoint = Checkpoint(step, self.state.state_dict(), optimiser_tensors(self.optimiser), settings)
+            checkpoint = Checkpoint(
+                step,
+                self.state.state_dict(),
+                optimiser_tensors(self.optimiser),
+                self._settings(),
+                self.fabric.strategy.precision.state_dict(),
+            )
             save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self.fabric.barrier()
 
     def _settings(self) -> dict[str, Any]:
-        return _settings(self.recipe, len(self.batches), self.batch_size, self.fingerprint)
+        return run_settings(self.recipe, self.images, self.batch_size, self.fingerprint)
 
     def _restore(self) -> int:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return 0
-        checkpoint = _load_matching(path, self._settings())
+        checkpoint = load_matching(path, self._settings())
         try:
             self.state.load_state_dict(checkpoint.model)
         except RuntimeError:
             raise CheckpointError(f"{path} is of another network; start over with --overwrite") from None
         restore_optimiser(self.optimiser, checkpoint.optimiser)
+        self.fabric.strategy.precision.load_state_dict(checkpoint.scaler)
         return checkpoint.step
 
 
-def _settings(recipe: Recipe, images: int, batch_size: int, fingerprint: str | None) -> dict[str, Any]:
-    """Return the settings that must be the same to resume a run."""
-    settings = {"recipe": recipe.model_dump(mode="json"), "images": images, "images in a step": batch_size}
-    return settings if fingerprint is None else {**settings, _DATA: fingerprint}
-
-
-def _load_matching(path: Path, mine: dict[str, Any]) -> Checkpoint:
-    """Load the checkpoint; raise a CheckpointError if it was made with other settings."""
-    checkpoint = load_checkpoint(path)
-    theirs = checkpoint.settings
-    for what in ("images", "images in a step"):
-        if theirs.get(what) != mine[what]:
-            raise CheckpointError(
-                f"{path} was made with {theirs.get(what)} {what}, and now there are {mine[what]}; "
-                "resume with the original images or pass --overwrite"
-            )
-    if _DATA in theirs and _DATA in mine and theirs[_DATA] != mine[_DATA]:
-        raise CheckpointError(
-            f"{path} was made with other images, though as many; resume with those or pass --overwrite"
-        )
-    try:
-        # What an older version did not write, it did by default.
-        recipe = make_recipe(theirs["recipe"]).model_dump(mode="json")
-    except RecipeError as error:
-        raise CheckpointError(f"{path} is of another version ({error}); start over with --overwrite") from None
-    for key, value in mine["recipe"].items():
-        before = recipe[key]
-        if key not in _FREE and before != value:
-            raise CheckpointError(
-                f"{path} was made with {key}={before!r}, and now it is {value!r}; "
-                "resume with the original settings or pass --overwrite"
-            )
-    return checkpoint
+def _check_precision(recipe: Recipe) -> None:
+    """Raise an error if Lightning would compute in another precision than the recipe's."""
+    if recipe.precision == "16-mixed" and not torch.accelerator.is_available():
+        raise TrainingError("precision=16-mixed needs a GPU; on a CPU set precision to bf16-mixed or 32-true")
 
 
 def _fabric(recipe: Recipe) -> Any:
     """Return Lightning Fabric for one process, or for those that torchrun started."""
+    _check_precision(recipe)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lightning.fabric import Fabric
@@ -313,7 +329,7 @@ def _fabric(recipe: Recipe) -> Any:
         fabric = Fabric(
             devices=local,
             num_nodes=world // local,
-            # Without broadcasts of buffers, which break several forward passes per step: batch norms are synchronised.
+            # Broadcasting buffers fails with several forward passes per step, and synchronised batch norms need none.
             strategy=DDPStrategy(broadcast_buffers=False) if world > 1 else "auto",
             precision=recipe.precision,
         )
@@ -321,9 +337,27 @@ def _fabric(recipe: Recipe) -> Any:
     return fabric
 
 
-def _center(recipe: Recipe) -> Center:
+def new_loss(recipe: Recipe, synthesis: Synthesis | None = None) -> SynthesisLoss:
+    """Return the loss of a recipe; `synthesis` is a function that replaces the one it names."""
     arguments = recipe.target_temperature, recipe.center_momentum
-    return Center(*arguments) if recipe.prior is None else PriorCenter(*arguments, recipe.prior)
+    return SynthesisLoss(
+        synthesis or recipe.synthesis,
+        center=Center(*arguments) if recipe.prior is None else PriorCenter(*arguments, recipe.prior),
+        temperature=recipe.prediction_temperature,
+        mixup_lambda=recipe.mixup_lambda,
+        alpha=recipe.alpha,
+        beta=recipe.beta,
+        decorrelation=recipe.decorrelation,
+        accumulate=recipe.accumulate,
+    )
+
+
+def _total_steps(recipe: Recipe, steps_per_epoch: int | None) -> int:
+    if recipe.steps is not None:
+        return recipe.steps
+    if not steps_per_epoch:
+        raise TrainingError("the length of a stream is not known; set steps in the recipe, such as steps=10000")
+    return steps_per_epoch * recipe.epochs
 
 
 def _batch_size(recipe: Recipe, images: int, processes: int) -> int:
@@ -336,20 +370,3 @@ def _batch_size(recipe: Recipe, images: int, processes: int) -> int:
             f"and accumulate={recipe.accumulate}: each part of a batch needs two; regime=calibrated needs no training"
         )
     return size
-
-
-def _mixed(*numbers: int) -> int:
-    """Return one seed from several numbers; similar numbers give unrelated seeds."""
-    seed = 0
-    for number in numbers:
-        seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63
-    return seed ^ (seed >> 31)
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from lightning.fabric.loggers.tensorboard import TensorBoardLogger
-
-        return TensorBoardLogger(folder, name="tensorboard", version="")
-    except ModuleNotFoundError:
-        raise TrainingError("--tensorboard needs the package tensorboard: pip install tensorboard") from None

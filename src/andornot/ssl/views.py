@@ -1,9 +1,8 @@
-"""Views: SimSiam's augmentation of a whole batch at once, on the device of the images.
+"""Views: SimSiam's augmentation, applied to a whole batch at once on the device of the images.
 
-Crop, resize, flip and blur are linear and separable, so a view is two products `rows · image · columnsᵀ` with small
-matrices of each image's own; brightness, contrast, saturation, hue and grey are affine in the colours, so
-they are one colour matrix and offset an image. `docs/views.md` has the equations and says where this differs
-from the PIL original.
+Crop, resize, flip and blur are linear and separable, so a view is the product `rows · image · columnsᵀ` with small
+matrices per image. Brightness, contrast, saturation, hue and grey are affine in the colours, so they become one colour
+matrix and offset per image. See `docs/views.md` for the equations and the differences from the PIL original.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from ..data.inputs import check_range
 # ITU-R 601: the weights of red, green and blue in grey, as in PIL's "L".
 GREY_WEIGHTS: Final = (0.299, 0.587, 0.114)
 
-# How often a crop is drawn before the largest centered one is taken, as in torchvision.
+# The number of random crops to try before using the largest centered one, as in torchvision.
 CROP_TRIES: Final = 10
 
-# One row of uniform numbers an image: this many, whatever the settings and the images are.
+# Uniform random numbers per image, independent of settings and images.
 _NUMBERS_PER_IMAGE: Final = 2 * CROP_TRIES + 15
 
-# A Gaussian is cut off beyond this many standard deviations, where 0.006 % of its mass is left. Its far tail would
-# be of numbers so small that a CPU is slow with them.
+# A Gaussian is truncated at this many standard deviations, which drops 0.006 % of its mass. Its far tail would contain
+# denormal numbers, which are slow on a CPU.
 _BLUR_REACH: Final = 4
 
 
@@ -50,9 +49,9 @@ _CONFIG: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 @checked_dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Augmentation:
-    """The random changes of an image, as set in a recipe; the defaults are SimSiam's."""
+    """Settings of the random augmentation; the defaults are SimSiam's."""
 
-    crop_scale: _PartRange = (0.2, 1.0)  # part of the image's area that a crop keeps
+    crop_scale: _PartRange = (0.2, 1.0)  # fraction of the image's area that a crop keeps
     crop_ratio: _Range = (3 / 4, 4 / 3)  # width / height of a crop
     flip: _Probability = 0.5
     brightness: _Strength = 0.4  # the factor is drawn from 1 ± this, as are those of contrast and saturation
@@ -67,7 +66,7 @@ class Augmentation:
 
 @checked_dataclass(frozen=True, config=_CONFIG)
 class ViewSettings(Augmentation):
-    """An augmentation, and the side of its views in pixels.
+    """An augmentation, and the side length of its views in pixels.
 
     >>> from dataclasses import replace
     >>> replace(ViewSettings.cifar(), hue=0.0)                  # doctest: +ELLIPSIS
@@ -94,7 +93,7 @@ class ViewSettings(Augmentation):
 
 @dataclass(frozen=True)
 class CropBox:
-    """Where each of B views lies in its image, in pixels: all `(B,)`."""
+    """The crops of B views in pixels of their images: each `(B,)`."""
 
     top: Tensor
     left: Tensor
@@ -105,19 +104,19 @@ class CropBox:
 
 @dataclass(frozen=True)
 class Jitter:
-    """How the colours of each of B views change: `(B,)`; factor 1 and hue 0 change nothing."""
+    """The colour changes of B views: each `(B,)`; factor 1 and hue 0 change nothing."""
 
     brightness: Tensor
     contrast: Tensor
     saturation: Tensor
     hue: Tensor
-    order: Tensor  # (B, 4), a permutation an image: 0 brightness, 1 contrast, 2 saturation, 3 hue
-    grey: Tensor  # bool, after the others
+    order: Tensor  # (B, 4), a permutation per image: 0 brightness, 1 contrast, 2 saturation, 3 hue
+    grey: Tensor  # bool, applied last
 
 
 @dataclass(frozen=True)
 class SampledParams:
-    """The random parameters of a batch of views. What the settings turn off is `None`."""
+    """The random parameters of a batch of views. Changes that the settings turn off are `None`."""
 
     crop: CropBox
     jitter: Jitter | None
@@ -125,7 +124,7 @@ class SampledParams:
 
 
 class Views:
-    """Makes a fresh random view of each image of a batch.
+    """Create a random view of each image of a batch.
 
     >>> views = Views(ViewSettings.cifar())
     >>> images = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
@@ -147,12 +146,12 @@ class Views:
     ) -> Tensor:
         """Return views of images `(B, C, H, W)`, uint8 or floats from 0 to 1, as float32 `(B, C, size, size)`.
 
-        All randomness comes from `generator` (torch's own on the CPU if `None`), the same amount for every batch of B
-        images, whatever they show: its state alone decides what the next calls give. It may live on the CPU
-        while the images are elsewhere. Images of one channel have no saturation, hue or grey: these are ignored.
+        All randomness comes from `generator` (default: torch's global CPU generator), and every batch of B images uses
+        the same amount of it, whatever the images are. It may be on the CPU while the images are on another device.
+        Saturation, hue and grey are ignored for images with one channel.
 
-        `shapes` `(B, 2)` are the true heights and widths where images of different shapes were brought to one, so
-        that crops are those of the originals: an area of the original, with a ratio of its own pixels.
+        `shapes` `(B, 2)` are the original heights and widths of images that were resized to one shape. Areas and ratios
+        of crops then refer to the original pixels.
         """
         _check_images(images)
         return self.render(images, self.sample(images, generator, shapes))
@@ -171,7 +170,7 @@ class Views:
         y, x, flip, jitter, *factors, grey, blur, sigma = numbers[:, 2 * CROP_TRIES : -4].unbind(1)
         settings = self.settings
         top, left, crop_height, crop_width = _crops(settings, areas, ratios, y, x, height, width)
-        down, across = kept[0] / height, kept[1] / width  # from the original to the image as it is kept
+        down, across = kept[0] / height, kept[1] / width  # scale from the original to the resized image
         crop = CropBox(top * down, left * across, crop_height * down, crop_width * across, flip=flip < settings.flip)
         return SampledParams(
             crop,
@@ -181,10 +180,10 @@ class Views:
 
     @torch.no_grad()
     def render(self, images: Tensor, params: SampledParams) -> Tensor:
-        """Compute the views with these parameters, without any randomness."""
+        """Compute the views for given parameters; deterministic."""
         size, crop = self.settings.size, params.crop
         batch, channels, height, width = images.shape
-        # Mixed precision would round places and colours to as few as 8 bits.
+        # Mixed precision would round positions and colours to as few as 8 bits.
         with torch.autocast(images.device.type, enabled=False):
             rows = _resize_matrices(crop.top, crop.height, height, size)
             columns = _resize_matrices(crop.left, crop.width, width, size, flip=crop.flip)
@@ -193,14 +192,14 @@ class Views:
             images = images.to(torch.float32)
             colour = None
             if params.jitter is not None:
-                # The mean colour of the view before it is blurred, which moves it a little at the borders.
+                # The mean colour of the view before the blur, which changes it slightly at the borders.
                 across = images.flatten(1, 2) @ columns.mean(1).unsqueeze(2)
                 mean = across.view(batch, channels, height) @ rows.mean(1).unsqueeze(2)
                 colour = _colour_maps(params.jitter, mean)
             if params.sigma is not None:
                 blur = _blur_matrices(params.sigma, size, math.ceil(_BLUR_REACH * self.settings.blur_sigma[1]))
                 rows, columns = blur @ rows, blur @ columns
-            # Channel by channel: broadcasting would copy the matrices once for each.
+            # Loop over channels: broadcasting would copy the matrices for each one.
             planes = images.new_empty(channels, batch, size, size)
             for plane, channel in zip(planes, images.unbind(1), strict=True):
                 torch.bmm(rows, channel @ columns.mT, out=plane)
@@ -233,8 +232,8 @@ def _crops(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute RandomResizedCrop's top, left, height and width, `(B,)` each, from uniform numbers.
 
-    `areas` and `ratios` are `(B, tries)`, all else `(B,)`: the first try that fits into the image counts. If none
-    does, the largest centered crop with a permitted ratio is taken.
+    `areas` and `ratios` are `(B, tries)`, all others `(B,)`: the first try that fits into the image is used. If none
+    fits, it is the largest centered crop with an allowed ratio.
     """
     area = (height * width)[:, None] * _between(settings.crop_scale, areas)
     low, high = settings.crop_ratio
@@ -243,13 +242,13 @@ def _crops(
     fits = (heights >= 1) & (heights <= height[:, None]) & (widths >= 1) & (widths <= width[:, None])
     first = fits.byte().argmax(1, keepdim=True)
     fitting = fits.gather(1, first).squeeze(1)
-    # An image that is much longer than wide would round the other side to 0.
+    # For very elongated images, the other side could be rounded to 0.
     full_height = (width.double() / low).round().minimum(height).clamp(min=1).float()
     full_width = (height.double() * high).round().minimum(width).clamp(min=1).float()
     crop_height = heights.gather(1, first).squeeze(1).where(fitting, full_height)
     crop_width = widths.gather(1, first).squeeze(1).where(fitting, full_width)
     top, left = (
-        # The product can round up to the count itself.
+        # The product can round up to free + 1.
         torch.minimum((uniform * (free + 1)).floor(), free).where(fitting, (free / 2).floor())
         for uniform, free in ((y, height - crop_height), (x, width - crop_width))
     )
@@ -257,7 +256,7 @@ def _crops(
 
 
 def _jitter(settings: ViewSettings, chosen: Tensor, factors: list[Tensor], keys: Tensor, grey: Tensor) -> Jitter:
-    """Compute ColorJitter's factors from uniform numbers; `keys` `(B, 4)` give the order."""
+    """Compute ColorJitter's factors from uniform numbers; sorting `keys` `(B, 4)` gives the order."""
     jittered = chosen < settings.jitter
     strengths = (settings.brightness, settings.contrast, settings.saturation)
     brightness, contrast, saturation = (
@@ -271,8 +270,8 @@ def _jitter(settings: ViewSettings, chosen: Tensor, factors: list[Tensor], keys:
 def _resize_matrices(start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None) -> Tensor:
     """Return matrices `(B, size, full)` that resample pixels `start … start + length` of a line to `size` pixels.
 
-    Bilinear with antialiasing, PIL's definition: a triangle around the place of each output pixel, as wide as an
-    output pixel when shrinking and as an input pixel otherwise, cut off at the crop, with sum 1.
+    This is bilinear with antialiasing as PIL defines it: a triangle filter around each output pixel, as wide as an
+    output pixel when shrinking and as an input pixel otherwise, truncated at the crop and normalised to sum 1.
     """
     device = start.device
     start, length = start[:, None], length[:, None]
@@ -282,7 +281,7 @@ def _resize_matrices(start: Tensor, length: Tensor, full: int, size: int, flip: 
     if flip is not None:
         target = torch.where(flip[:, None], size - target, target)
     pixel = torch.arange(full, device=device, dtype=torch.float32) + 0.5
-    # Pixels outside of the crop are moved to infinity: no weight, at no cost.
+    # Pixels outside of the crop are moved to infinity, which gives them zero weight.
     inside = (pixel > start) & (pixel < start + length)
     place = ((pixel - start) / support).where(inside, math.inf)
     weights = place[:, None, :] - (target * step / support)[:, :, None]
@@ -300,16 +299,16 @@ def _blur_matrices(sigma: Tensor, size: int, reach: int) -> Tensor:
     exponents = (-0.5 * deviations**2).where(deviations.abs() <= _BLUR_REACH, -math.inf)
     pixel = torch.arange(size, device=sigma.device)
     source = (pixel + steps[:, None]).clamp(0, size - 1)
-    # A product with zeros and ones, not scatter_add: that adds in a random order on a GPU.
+    # A matrix product with zeros and ones: scatter_add is not deterministic on a GPU.
     shifts = (source[:, :, None] == pixel).to(torch.float32)
     return (exponents.softmax(1) @ shifts.flatten(1)).view(-1, size, size)
 
 
 def _colour_maps(jitter: Jitter, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a colour matrix `(B, C, C)` and offset `(B, C, 1)` per image, for all of its jitter in its order.
+    """Return a colour matrix `(B, C, C)` and offset `(B, C, 1)` per image that apply its jitter in its order.
 
-    `mean` is the mean colour `(B, C, 1)` of the view. Each step replaces colours c by `linear·c + offset`; contrast
-    needs the mean grey of the view as the steps before have left it, which is the image of the mean.
+    `mean` is the mean colour `(B, C, 1)` of the view. Each step maps colours c to `linear·c + offset`. Contrast needs
+    the mean grey after the previous steps, which is these steps applied to the mean.
     """
     channels = mean.shape[1]
     identity = torch.eye(channels, device=mean.device, dtype=mean.dtype)

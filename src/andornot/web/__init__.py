@@ -1,1 +1,1 @@
-"""The page to search by images, and the same as an HTTP API."""
+"""The search page and its HTTP API."""

@@ -13,24 +13,24 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..gallery import Gallery
 from ..version import __version__
-from . import gallery_routes, search_routes, upload_routes
+from . import gallery_routes, search_routes
 from .errors import error_responses, install_error_handlers
 from .security import Guard
 from .services import Services
 
 _HERE: Final = Path(__file__).parent
 _STATIC: Final = _HERE / "static"
-# Addresses of the page, whose JavaScript shows the view for each.
-_PAGES: Final = ("/", "/features", "/feature/{number}", "/compare", "/help")
+# Paths of the page; its JavaScript shows the view for each.
+_PAGES: Final = ("/", "/duplicates", "/features", "/feature/{number}", "/compare", "/help")
 _DESCRIPTION: Final = "Search a gallery of images with formulas such as 12 & ~cat.jpg."
 
 
 def make_app(
     gallery: Gallery, *, host: str = "127.0.0.1", token: str | None = None, show_paths: bool = False
 ) -> ASGIApp:
-    """Make the app that serves a gallery under the name of `host`.
+    """Create the app that serves a gallery on `host`.
 
-    `token` is required of every request, unless it is None. `show_paths` shows where the files of images are.
+    `token` is required in every request, unless it is None. `show_paths`: return the paths of image files.
     """
 
     @asynccontextmanager
@@ -48,7 +48,7 @@ def make_app(
         docs_url=None,
     )
     api = APIRouter(prefix="/api", responses=error_responses(400, 401, 403, 414, 500, 503, 504))
-    for module in (gallery_routes, search_routes, upload_routes):
+    for module in (gallery_routes, search_routes):
         api.include_router(module.router)
     app.include_router(api)
     _add_api_reference(app)
@@ -73,7 +73,7 @@ class _App(FastAPI):
     """A FastAPI app whose schema leaves out responses that it never sends."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the schema without FastAPI's validation errors of status 422: ours are 400."""
+        """Return the schema without FastAPI's validation errors of status 422; this API uses 400."""
         if not self.openapi_schema:
             schema = super().openapi()
             for methods in schema["paths"].values():
@@ -120,7 +120,7 @@ def _reference_page(schema: dict[str, Any]) -> str:
 
 
 def _type_name(schema: dict[str, Any]) -> str:
-    """Return the type of a plain value in a few words."""
+    """Return a short name for the type of a plain value."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""Browsing one version of a gallery: its images in some order, its folders, its features, and names to complete."""
+"""Browsing one version of a gallery: sorted images, folders, features, and completion of names."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ BINS: Final = 20
 _SHOWN_BY: Final = 4
 _FILTERS_KEPT: Final = 4
 _NAMES_KEPT: Final = 4096
-# Folders below this depth are counted, and not listed.
+# Folders below this depth are counted but not listed.
 _DEEPEST: Final = 32
 
 
 class FeatureTable(NamedTuple):
-    """For each feature the mean and the standard deviation of its degrees `(N,)`, and the places `(N, k)` of the
-    images that have most of it."""
+    """The mean and standard deviation of each feature's degrees `(N,)`, and the positions `(N, k)` of the images with
+    the highest degrees."""
 
     mean: np.ndarray
     spread: np.ndarray
@@ -44,11 +44,11 @@ class FeatureTable(NamedTuple):
 
 
 class Browser:
-    """One version of a gallery. A position is a place in the order of ids, from 0."""
+    """One version of a gallery. A position is an index into the images ordered by id."""
 
     def __init__(self, planner: Planner) -> None:
         self._table, self.model = planner.table, planner.model
-        self._definitions, self._unreadable = planner.definitions, planner.unreadable
+        self._definitions, self._unreadable = planner.table.definitions, planner.table.unreadable
         self._is_shared: dict[str, bool] = {}
         self.mask = lru_cache(_FILTERS_KEPT)(self._mask)
 
@@ -57,19 +57,19 @@ class Browser:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short text that changes when anything in the gallery does."""
+        """A short text that changes whenever the gallery changes."""
         definitions = {name: self._definitions.formula(name).text for name in self._definitions}
         about = f"{self._table.version} {len(self._unreadable)} {definitions}"
         return hashlib.blake2b(about.encode(), digest_size=8).hexdigest()
 
     @property
     def model_id(self) -> str:
-        """The id of the model, as it is stored: `model.id` computes it."""
+        """The stored id of the model; `model.id` would have to compute it."""
         return self._table.state.model_id
 
     @property
     def broken(self) -> int:
-        """How many files could not be read as images."""
+        """The number of files that could not be read as images."""
         return len(self._unreadable)
 
     # --- images -----------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Browser:
         return next((self.position_of_id(record.id) for record in named if record.path == path), None)
 
     def load(self, positions: list[int]) -> None:
-        """Read what `record` and `term` need of some images at once, which is quicker than one by one."""
+        """Preload the records and terms of some images, which is faster than one by one."""
         names = {record.name for record in self._table.get_many(self._table.ids[positions])} - self._is_shared.keys()
         if len(self._is_shared) > _NAMES_KEPT:
             self._is_shared = {}
@@ -113,14 +113,14 @@ class Browser:
         return self.record(position).name
 
     def term(self, position: int) -> str:
-        """Return how an image is written in a formula: by its file's name if that is unique, else by its id."""
+        """Return how to write an image in a formula: by its file name if that is unique, else by its id."""
         name = self.name(position)
         if name not in self._is_shared:
             self.load([position])
         return write_image(self.record(position), self._is_shared.get(name, True), self._definitions)
 
     def label(self, position: int) -> str:
-        """Return the name of the folder that an image is in."""
+        """Return the name of an image's parent folder."""
         return parent_folder(self.path(position))
 
     def taken(self, position: int) -> datetime:
@@ -128,7 +128,7 @@ class Browser:
         return self.record(position).taken_at
 
     def taken_from(self, position: int) -> Origin:
-        """Return where that date comes from."""
+        """Return the origin of an image's date."""
         return self.record(position).taken_from
 
     def represent(self, position: int) -> Representation:
@@ -139,11 +139,11 @@ class Browser:
     # --- lists ------------------------------------------------------------------------------------------------------
 
     def _mask(self, where: Filter) -> np.ndarray:
-        """Return which positions pass a filter, `(n,)` bool."""
+        """Return a mask `(n,)` of the positions that pass a filter."""
         return resolve_filter(where, self._table).mask(self._table.listing)
 
     def positions(self, where: Filter, order: Order = "id") -> np.ndarray:
-        """Return the positions that pass a filter, in some order; equal names and times in that of ids."""
+        """Return the positions that pass a filter, sorted; ties are broken by id."""
         passing = self.mask(where)
         if order == "id":
             return np.flatnonzero(passing)
@@ -160,9 +160,15 @@ class Browser:
     def _by_time(self) -> np.ndarray:
         return np.argsort(self._table.listing.taken, kind="stable")
 
+    def months(self, positions: np.ndarray) -> dict[str, int]:
+        """Return the number of images per month, such as "2024-05", oldest first."""
+        taken = self._table.listing.taken[positions].astype("datetime64[s]").astype("datetime64[M]")
+        months, counts = np.unique(taken, return_counts=True)
+        return {str(month): int(count) for month, count in zip(months, counts, strict=True)}
+
     @cached_property
     def labels(self) -> dict[str, int]:
-        """How many images have each label, in the order of the labels."""
+        """The number of images of each label, sorted by label."""
         counts: Counter[str] = Counter()
         for folder, count in self._table.folder_counts.items():
             counts[os.path.basename(folder)] += count  # noqa: PTH119
@@ -170,18 +176,18 @@ class Browser:
 
     @cached_property
     def period(self) -> tuple[datetime, datetime] | None:
-        """When the first and the last image were taken; None if there is none."""
+        """The dates of the first and the last image; None for an empty gallery."""
         taken = self._table.listing.taken
         return (as_date(taken.min()), as_date(taken.max())) if len(taken) else None
 
     # --- names ------------------------------------------------------------------------------------------------------
 
     def has_name(self, name: str) -> bool:
-        """Return whether a file has that name."""
+        """Return whether an image has this file name."""
         return bool(self._table.with_name(name))
 
     def complete_name(self, beginning: str, limit: int) -> list[int]:
-        """Return the positions of images whose names begin so, and then of those with a word that does."""
+        """Return the positions of images whose names start with a prefix, then of those with a word that does."""
         found = self._table.complete_name(beginning, limit)
         return [int(place) for place in np.searchsorted(self._table.ids, found)]
 
@@ -189,7 +195,7 @@ class Browser:
 
     @cached_property
     def features(self) -> FeatureTable:
-        """All features, in one pass over all images."""
+        """Statistics of all features, from one pass over all images."""
         count = self.model.num_features
         total, squares = np.zeros(count), np.zeros(count)
         best, best_ids = torch.empty(0, count), torch.empty(0, count, dtype=torch.int64)
@@ -220,11 +226,11 @@ class Browser:
 
     @cached_property
     def folders(self) -> FolderNode:
-        """The folders with images as a tree, below what was indexed."""
+        """The tree of folders with images, below the indexed folders."""
         return _folder_tree(self._table.folder_counts, [as_text(folder) for folder in self._table.state.folders])
 
     def folder_path(self, key: str) -> str | None:
-        """Return where the folder of a key is; None if there is none."""
+        """Return the path of a folder by its key; None if there is none."""
         return self._folder_paths.get(key.strip("/"))
 
     @cached_property
@@ -241,7 +247,7 @@ class Browser:
 
 @dataclass
 class FolderNode:
-    """A folder: its name, its key (the path from the root of the tree), and how many images are in it, at any depth."""
+    """A folder: its name, its key (the path from the root of the tree), and the number of images at any depth."""
 
     name: str
     key: str
@@ -250,7 +256,7 @@ class FolderNode:
     folders: list[FolderNode] = field(default_factory=list)
 
     def simplified(self, is_root: bool = False) -> FolderNode:
-        """Return the tree sorted, with images counted at any depth; a folder with only one folder is joined to it."""
+        """Return the sorted tree with total counts; a folder whose only content is one folder is merged with it."""
         self.folders = sorted((folder.simplified() for folder in self.folders), key=lambda folder: folder.path)
         own = self.images
         self.images += sum(folder.images for folder in self.folders)
@@ -282,14 +288,14 @@ def _folder_tree(counts: Mapping[str, int], indexed: list[str]) -> FolderNode:
 
 
 def _roots(counts: Mapping[str, int], indexed: list[str]) -> list[str]:
-    """Return the outermost folders: those that were indexed and have images, and those of single files."""
+    """Return the outermost folders: indexed folders with images, and the parents of single indexed files."""
     having = [folder for folder in indexed if any(is_inside(one, folder) for one in counts)]
     having += [one for one in counts if not any(is_inside(one, folder) for folder in having)]
     return sorted(one for one in set(having) if not any(one != other and is_inside(one, other) for other in having))
 
 
 def _short_names(roots: list[str]) -> dict[str, str]:
-    """Return the shortest end of each path that no other has."""
+    """Return the shortest unique suffix of each path."""
     names = {}
     for path in roots:
         parts = Path(path).parts[1:] or (os.sep,)

@@ -1,7 +1,8 @@
 """The uvicorn server, with limits on connections.
 
-uvicorn has no timeout for a request that does not arrive completely or a response that is not read: with its own limits
-300 half-open connections lock all other clients out for good (measured with uvicorn 0.54, `limit_concurrency=256`).
+uvicorn has no timeout for a request that does not arrive completely or a response that is not read: with its own
+limits, 300 half-open connections lock out all other clients permanently (measured with uvicorn 0.54,
+`limit_concurrency=256`).
 """
 
 import asyncio
@@ -23,7 +24,7 @@ _GRACE_SECONDS: Final = 2
 _SECONDS_BETWEEN_LOG_LINES: Final = 60.0
 _MAX_FILES: Final = 4096
 _BACKLOG: Final = 512
-# The other files are for the gallery, for images, and for connections that are about to be closed.
+# File descriptors per connection; the rest are for the gallery, images, and connections that are being closed.
 _FILES_PER_CONNECTION: Final = 4
 _ACCEPTED_AT_ONCE: Final = 8
 
@@ -31,7 +32,7 @@ _log: Final = logging.getLogger("andornot.web")
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """Make a server of the app with limits on connections."""
+    """Create a server for the app with limits on connections."""
     max_connections = min(MAX_CONNECTIONS, _open_files() // _FILES_PER_CONNECTION)
     config = uvicorn.Config(
         app,
@@ -66,7 +67,7 @@ class _Connection(H11Protocol):
         super().data_received(data)
         if self._is_busy:
             self._cancel_request_timer()
-        elif self._request_timer is None:  # the next request, or the rest of one that was answered already
+        elif self._request_timer is None:  # the next request, or the rest of one that was already answered
             self._expect_request()
 
     def send_400_response(self, msg: str) -> None:
@@ -80,7 +81,7 @@ class _Connection(H11Protocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Start a timer for a client that reads more slowly than we write."""
+        """Start a timer for a client that reads more slowly than the server writes."""
         super().pause_writing()
         self._read_timer = self.loop.call_later(READING_SECONDS, self.transport.abort)
 
@@ -113,7 +114,7 @@ class _Connection(H11Protocol):
             self._read_timer = None
 
     def _make_room(self) -> None:
-        """Close the oldest idle connection of the client that has most, which may be this one."""
+        """Close the oldest idle connection of the client with the most connections, which may be this one."""
         connections = [c for c in self.connections if isinstance(c, _Connection) and not c.transport.is_closing()]
         if len(connections) > self.max_connections:
             count = Counter(connection._address for connection in connections)
@@ -152,7 +153,7 @@ class _ExceptionHandler:
 
 
 def _open_files() -> int:
-    """Return how many files this process may open, after raising the limit."""
+    """Raise the limit of open files, and return it."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows, where connections do not count as files

@@ -1,4 +1,4 @@
-"""Errors of requests: JSON with a code for programs, an HTML page for people. Paths on disk are never in it."""
+"""Errors of requests: JSON with a code for programs, or an HTML page for people. They never contain paths."""
 
 import logging
 from base64 import b64encode
@@ -24,19 +24,21 @@ from .formula_schemas import ErrorAnswer, ErrorDetail
 
 log: Final = logging.getLogger("andornot.web")
 
-# What can be wrong with a request. Programs look at these codes, or at those of formulas; messages may change.
+# Error codes of requests. Programs should check these, or those of formulas; messages may change.
 RequestErrorCode = Literal[
     "broken-image",  # the file of an image cannot be read
     "busy",
     "cross-site",  # a browser sends this for another site
     "damaged-gallery",
     "file-changing",  # the file of an image is being written
-    "file-missing",  # the file of an image is gone
+    "file-missing",  # the file of an image is missing
     "incomplete-upload",
     "internal-error",
+    "invalid-definition",
     "invalid-filter",
     "invalid-parameter",
     "invalid-token",
+    "not-allowed",
     "not-an-image",
     "not-found",
     "query-too-long",
@@ -71,7 +73,7 @@ _DESCRIPTIONS: Final = {
 _HEADERS: Final = {
     401: {"WWW-Authenticate": "Bearer"},
     408: {"Connection": "close"},
-    413: {"Connection": "close"},  # or the rest of the upload would still be received
+    413: {"Connection": "close"},  # otherwise the rest of the upload would still be received
     503: {"Retry-After": "1"},
 }
 _TITLES: Final = {401: "Token required", 403: "Wrong address", 404: "Page not found"}
@@ -101,7 +103,7 @@ class StoppingError(RequestError):
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return how these statuses are described in the OpenAPI schema."""
+    """Return the OpenAPI descriptions of these statuses."""
     return {status: {"model": ErrorAnswer, "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
@@ -111,7 +113,7 @@ def error_response(error: RequestError) -> JSONResponse:
 
 
 def formula_error_detail(error: FormulaError) -> ErrorDetail:
-    """Return what the API says about a mistake in a formula."""
+    """Return the API's description of an error in a formula."""
     return ErrorDetail(
         code=error.code, message=error.message, span=list(error.span), suggestions=list(error.suggestions)
     )
@@ -124,7 +126,7 @@ def error_response_for(scope: Scope, error: RequestError) -> Response:
 
 
 def server_error(error: Exception) -> RequestError:
-    """Return what the client is told about an error that is not its own; the error itself may name files."""
+    """Return the public error for an internal one, whose message may contain paths."""
     match error:
         case DamagedError():
             return RequestError(500, "damaged-gallery", _MESSAGES["damaged-gallery"])
@@ -134,7 +136,7 @@ def server_error(error: Exception) -> RequestError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make the app answer every error in this format."""
+    """Make the app return all errors in this format."""
 
     @app.exception_handler(RequestError)
     async def request_error(_: Request, error: RequestError) -> JSONResponse:
@@ -182,7 +184,7 @@ def _json(status: int, detail: ErrorDetail) -> JSONResponse:
 
 
 def _error_page(error: RequestError) -> HTMLResponse:
-    """Return an error as a page that loads nothing: without the token no file is served."""
+    """Return an error as a self-contained page, because no file is served without the token."""
     environment, style = _templates()
     page = environment.get_template("error.html").render(
         title=_TITLES.get(error.status, "Something went wrong"),

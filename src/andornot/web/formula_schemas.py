@@ -1,4 +1,4 @@
-"""Parsed formulas, mistakes in them, and other errors, as the API returns them."""
+"""Schemas of parsed formulas and of errors."""
 
 from typing import Annotated, Literal
 
@@ -75,17 +75,29 @@ class WeightNode(BaseModel):
 Node = NameNode | NotNode | ListNode | AtLeastNode | LikeNode | WeightNode
 
 
-class FormulaAnswer(BaseModel):
-    """A parsed formula: every mention of a name in the order of the text, and the tree.
+class FormulaNote(BaseModel):
+    """How an unknown word was interpreted: as a known word, or approximately, by several known words."""
 
-    `is_condition`: whether `and`, `or`, `not` or a weight joins terms; `terms` are their texts.
+    code: Literal["taken-for", "approximate"]
+    word: str
+    by: list[str]
+
+
+class FormulaAnswer(BaseModel):
+    """A parsed formula: every mention of a name in text order, and the tree.
+
+    `formula` is strict; `understood` is what plain text was read as, with its exclusions, and null if nothing was
+    changed. `is_condition`: whether terms are joined by `and`, `or` or `not`, or weighted; `terms` are their texts.
+    `notes`: how unknown words were interpreted.
     """
 
     formula: str
+    understood: str | None
     is_condition: bool
     terms: list[str]
     names: list[FormulaName]
     tree: Node
+    notes: list[FormulaNote]
 
 
 class Correction(BaseModel):
@@ -97,9 +109,10 @@ class Correction(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong: a `code` for programs and a `message` for people.
+    """An error: a `code` for programs and a `message` for people.
 
-    A mistake in a formula has a `span`: its start and end, in characters (code points) of the formula.
+    An error in a formula has a `span`: its start and end, in characters (code points) of the formula, or of what plain
+    text was `understood` as.
     """
 
     code: str
@@ -107,6 +120,7 @@ class ErrorDetail(BaseModel):
     span: list[int] | None = Field(default=None, min_length=2, max_length=2)
     suggestions: list[str] | None = Field(default=None, description="known words and names near an unknown one")
     corrections: list[Correction] | None = Field(default=None, description="with `lenient` only")
+    understood: str | None = Field(default=None, description="with `lenient` only")
 
 
 class ErrorAnswer(BaseModel):

@@ -1,21 +1,25 @@
-"""Formulas of requests: limits, the parsed formula as the API returns it, and corrections of mistakes."""
+"""Formulas in requests: limits, parsed formulas for the API, corrections of errors, and comparisons."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import torch
+
 from ..errors import printable
 from ..gallery.names import BoundFormula, key_of
-from ..logic import Crop, Formula, FormulaError
+from ..logic import Crop, Formula, FormulaError, Representation, degree_distance
 from ..logic import program as p
 from ..logic.atoms import write_name
 from .browsing import Browser
+from .errors import RequestError
 from .formula_schemas import (
     AtLeastNode,
     Correction,
     FormulaAnswer,
     FormulaName,
+    FormulaNote,
     Level,
     LikeNode,
     ListNode,
@@ -24,7 +28,12 @@ from .formula_schemas import (
     NotNode,
     WeightNode,
 )
-from .presenters import image_size, position_of, present_name
+from .presenters import image_size, position_of, present_name, strongest_images
+from .schemas import CompareAnswer, ComparedImage, Operation
+from .snapshots import Snapshot
+from .uploads import Uploads
+
+# --- formulas ---------------------------------------------------------------------------------------------------------
 
 MAX_CHARACTERS: Final = 2_000
 MAX_NAMES: Final = 64
@@ -35,13 +44,19 @@ _KIND: Final = re.compile(r"(word|image)\s*:\s*", re.IGNORECASE)
 _NO_UPLOADS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def parse_formula(text: str) -> Formula:
-    """Parse a formula, or raise a FormulaError."""
-    formula = Formula(text)
+def check_names(text: str) -> bool:
+    """Raise a FormulaError for too many names; return whether a name is repeated, which can make evaluation slow.
+
+    Plain text has at most 100 words, and no repeated name within a term.
+    """
+    try:
+        formula = Formula(text)
+    except FormulaError:
+        return False
     if len(formula.mentions) > MAX_NAMES:
         message = f"the formula has {len(formula.mentions)} names: use at most {MAX_NAMES}"
         raise FormulaError(message, text, formula.mentions[MAX_NAMES].start, code="too-many-names")
-    return formula
+    return len(formula.mentions) > len(formula.atoms)
 
 
 def has_crops(resolved: BoundFormula) -> bool:
@@ -50,7 +65,7 @@ def has_crops(resolved: BoundFormula) -> bool:
 
 
 def check_crops(resolved: BoundFormula) -> None:
-    """Raise a FormulaError for too many crops, those of its definitions included."""
+    """Raise a FormulaError for too many crops, including those of definitions."""
     crops = _crops(resolved)
     if len(crops) > MAX_CROPS:
         mentions = resolved.asked.mentions
@@ -59,15 +74,10 @@ def check_crops(resolved: BoundFormula) -> None:
         raise FormulaError(message, resolved.asked.text, position, code="too-many-crops")
 
 
-def repeats_names(formula: Formula) -> bool:
-    """Return whether a name occurs twice: then exact evaluation may take seconds."""
-    return len(formula.mentions) > len(formula.atoms)
-
-
 def present_names(
     resolved: BoundFormula, browser: Browser, upload_names: Mapping[str, str] = _NO_UPLOADS
 ) -> list[FormulaName]:
-    """Return every mention of an image, a word or a defined name, in the order of the text.
+    """Return every mention of an image, a word or a defined name, in text order.
 
     `upload_names` are the file names of uploads.
     """
@@ -98,17 +108,19 @@ def present_formula(
     formula, mentions = resolved.asked, present_names(resolved, browser, upload_names)
     return FormulaAnswer(
         formula=formula.text,
+        understood=printable(resolved.understood) or None,
         is_condition=resolved.formula.is_condition,
         terms=[printable(str(term)) for term in formula.terms],
         names=mentions,
         tree=_tree(formula, iter(mentions)),
+        notes=[FormulaNote(code=note.code, word=printable(note.word), by=list(note.by)) for note in resolved.notes],
     )
 
 
 def correct(error: FormulaError, check: Callable[[str], FormulaError | None]) -> list[Correction]:
-    """Return formulas that may have been meant; `check` returns what is wrong with a formula, if anything.
+    """Return formulas that may have been meant; `check` returns the error of a formula, if any.
 
-    These are the nearest names for an unknown one, and `"polar bear"` or `polar and bear` for `polar bear`.
+    An unknown name is replaced by the nearest ones, and `polar bear` by `"polar bear"` or `polar and bear`.
     """
     text = error.text
     if error.code == "missing-operator":
@@ -123,7 +135,7 @@ def correct(error: FormulaError, check: Callable[[str], FormulaError | None]) ->
 
 
 def _with_operators(text: str, position: int, check: Callable[[str], FormulaError | None]) -> list[Correction]:
-    """Read adjacent words as one phrase if that is known, and join them by "and"."""
+    """Return adjacent words as one phrase if it is known, and joined by "and"."""
     found = []
     if all(character.isalnum() or character.isspace() for character in text):
         phrase = write_name(" ".join(text.split()))
@@ -153,7 +165,7 @@ def _fractions(crop: Crop, path: str) -> list[float] | None:
 
 
 def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
-    """Return the tree of a formula, with the trees of its terms; the leaves are in the order of the text."""
+    """Return the tree of a formula, with the trees of its terms; the leaves are in text order."""
 
     def grow(program: p.Program, index: int, level: Level) -> Node:
         node = program[index]
@@ -186,3 +198,63 @@ def _tree(formula: Formula, mentions: Iterator[FormulaName]) -> Node:
         )
 
     return grow(formula.condition, len(formula.condition) - 1, "condition")
+
+
+# --- comparison of two images -----------------------------------------------------------------------------------------
+
+_FORMULAS: Final[dict[Operation, str]] = {
+    "a": "{a}",
+    "b": "{b}",
+    "or": "{a} | {b}",
+    "and": "{a} & {b}",
+    "not_a": "~{a}",
+    "not_b": "~{b}",
+    "a_minus_b": "{a} - {b}",
+    "b_minus_a": "{b} - {a}",
+}
+
+
+def compare(a: str, b: str, count: int, snapshot: Snapshot, uploads: Uploads) -> CompareAnswer:
+    """Compare two images in the most informative features: what only one has, and what both have above average."""
+    first, second = _find(a, snapshot, uploads), _find(b, snapshot, uploads)
+    one, other = _represent(first, snapshot, uploads), _represent(second, snapshot, uploads)
+    shared = (one & other).degrees - torch.from_numpy(snapshot.browser.features.mean).float()
+    # Rank features by three criteria, and take the best rank of each feature, so that all three are represented.
+    criteria = torch.stack([one.degrees - other.degrees, other.degrees - one.degrees, shared])
+    ranks = criteria.argsort(descending=True).argsort().amin(0)
+    chosen = ranks.argsort(stable=True)[:count]
+    # An image compared with itself is one variable, not two that happen to be equal: a & a is a.
+    is_same = (first.id, first.upload) == (second.id, second.upload)
+    values = {"a": Representation(one.probs[chosen]), "b": Representation(other.probs[chosen])}
+    computed: dict[Operation, Representation] = {
+        operation: Formula(text.format(a="a", b="a" if is_same else "b")).evaluate(values)
+        for operation, text in _FORMULAS.items()
+    }
+    return CompareAnswer(
+        a=_present(first),
+        b=_present(second),
+        features=chosen.tolist(),
+        shown_by=[strongest_images(snapshot.browser, feature) for feature in chosen.tolist()],
+        degrees={operation: value.degrees.tolist() for operation, value in computed.items()},
+        distributions={operation: value.probs.tolist() for operation, value in computed.items()},
+        distance=max(0.0, float(degree_distance(one, other))),
+    )
+
+
+def _find(name: str, snapshot: Snapshot, uploads: Uploads) -> FormulaName:
+    """Return the image with this name, or raise a RequestError."""
+    try:
+        resolved = snapshot.gallery.resolve(f"image:{write_name(name)}", uploads.known([name]))
+    except FormulaError as error:
+        raise RequestError(404, error.code, error.message) from None
+    return present_names(resolved, snapshot.browser, uploads.file_names)[0]
+
+
+def _present(found: FormulaName) -> ComparedImage:
+    return ComparedImage(id=found.id, upload=found.upload, version=found.version, name=found.file)
+
+
+def _represent(found: FormulaName, snapshot: Snapshot, uploads: Uploads) -> Representation:
+    if found.id is not None:
+        return snapshot.gallery.represent([found.id])[0]
+    return uploads.represent([found.name], snapshot)[found.name]

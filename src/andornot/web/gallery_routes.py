@@ -6,25 +6,41 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from ..gallery import Gallery, GalleryError
+from ..gallery.errors import LockedError
+from ..gallery.near_duplicates import DuplicateImage
 from ..gallery.records import ImageRecord
 from . import schemas
-from .errors import RequestError, error_responses
-from .parameters import FeatureNumber, Id, Limit, ListParameters, Offset, Top, Version
+from .downloads import duplicates_as_csv
+from .errors import RequestError, error_responses, server_error
+from .parameters import DefinitionName, FeatureNumber, FilterParameters, Id, Limit, ListParameters, Offset, Top, Version
 from .presenters import (
     image_record,
     present_broken,
     present_definitions,
+    present_duplicates,
     present_feature,
     present_features,
     present_folders,
     present_gallery,
     present_image,
     present_images,
+    present_timeline,
 )
-from .responses import EncodedImage, image_response, image_responses, json_response, matches, not_modified
+from .responses import (
+    EncodedImage,
+    digest_tag,
+    encode_for_browser,
+    etag,
+    image_response,
+    image_responses,
+    json_response,
+    matches,
+    not_modified,
+    version_of,
+)
 from .services import IsLocal, Services, ServicesDep
 from .snapshots import Snapshot
-from .thumbnails import digest_tag, encode_for_browser, etag, version_of
 
 router: Final = APIRouter()
 
@@ -32,10 +48,10 @@ _TRIES: Final = 3
 
 
 @router.get("/gallery", response_model=schemas.GalleryAnswer)
-async def get_gallery(services: ServicesDep) -> Response:
+async def get_gallery(services: ServicesDep, is_local: IsLocal) -> Response:
     """Return facts about the gallery."""
     browser, name = services.follower.current().browser, services.follower.name
-    return json_response(await services.pool.run(present_gallery, browser, name))
+    return json_response(await services.pool.run(present_gallery, browser, name, is_local))
 
 
 @router.get("/images", response_model=schemas.ImagesAnswer)
@@ -43,6 +59,13 @@ async def get_images(services: ServicesDep, listed: Annotated[ListParameters, Qu
     """List images, filtered and sorted."""
     browser, part = services.follower.current().browser, (listed.order, listed.offset, listed.limit)
     return json_response(await services.pool.run(present_images, browser, listed.options.filter, *part))
+
+
+@router.get("/timeline", response_model=schemas.TimelineAnswer)
+async def get_timeline(services: ServicesDep, filtered: Annotated[FilterParameters, Query()]) -> Response:
+    """Return the number of images of each month, newest first."""
+    browser = services.follower.current().browser
+    return json_response(await services.pool.run(present_timeline, browser, filtered.options.filter))
 
 
 @router.get("/images/{id}", response_model=schemas.ImageAnswer, responses=error_responses(404))
@@ -80,6 +103,48 @@ async def get_definitions(services: ServicesDep) -> Response:
     return json_response(await services.cache.get(_definitions, services.follower.current()))
 
 
+@router.post("/definitions", response_model=schemas.DefinitionsAnswer)
+async def define(services: ServicesDep, is_local: IsLocal, definition: schemas.DefinitionRequest) -> Response:
+    """Define a name for a formula, or rename it, and return all names; local requests only."""
+
+    def write(gallery: Gallery) -> None:
+        if definition.replaces:
+            gallery.rename_definition(definition.replaces, definition.name)
+        else:
+            gallery.define(definition.name, definition.formula)
+
+    return await _change_definitions(services, is_local, write)
+
+
+@router.delete("/definitions/{name}", response_model=schemas.DefinitionsAnswer)
+async def undefine(services: ServicesDep, is_local: IsLocal, name: DefinitionName) -> Response:
+    """Remove a definition that is not used by another one, and return the others; local requests only."""
+    return await _change_definitions(services, is_local, lambda gallery: gallery.undefine(name))
+
+
+@router.get("/duplicates", response_model=schemas.DuplicatesAnswer)
+async def get_duplicates(
+    services: ServicesDep, is_local: IsLocal, offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=200)] = 50
+) -> Response:
+    """Return groups of copies and near duplicates, largest first."""
+    snapshot = services.follower.current()
+    groups = await services.cache.get(_duplicates, snapshot)
+    return json_response(await services.pool.run(present_duplicates, snapshot.browser, groups, offset, limit, is_local))
+
+
+@router.get(
+    "/duplicates/list",
+    response_class=Response,
+    responses={200: {"description": "the list", "content": {"text/csv": {"schema": {"type": "string"}}}}},
+)
+async def get_duplicates_list(services: ServicesDep, is_local: IsLocal) -> Response:
+    """Return all groups of duplicates as a CSV file."""
+    snapshot = services.follower.current()
+    groups = await services.cache.get(_duplicates, snapshot)
+    headers = {"Content-Disposition": 'attachment; filename="duplicates.csv"'}
+    return Response(duplicates_as_csv(groups, is_local), media_type="text/csv", headers=headers)
+
+
 @router.get("/broken", response_model=schemas.BrokenAnswer)
 async def get_broken(services: ServicesDep, is_local: IsLocal, offset: Offset = 0, limit: Limit = 100) -> Response:
     """List the files that could not be read as images."""
@@ -107,7 +172,28 @@ def _folders(snapshot: Snapshot) -> schemas.FolderAnswer:
 
 
 def _definitions(snapshot: Snapshot) -> schemas.DefinitionsAnswer:
-    return present_definitions(snapshot.gallery)
+    return present_definitions(snapshot.gallery, snapshot.browser)
+
+
+async def _change_definitions(services: Services, is_local: bool, change: Callable[[Gallery], None]) -> Response:
+    if not is_local:
+        raise RequestError(403, "not-allowed", "only the machine that serves the gallery may define names")
+
+    def write() -> None:
+        try:
+            change(services.follower.current().gallery.reopen())
+        except LockedError as error:
+            raise server_error(error) from None
+        except GalleryError as error:
+            raise RequestError(400, "invalid-definition", str(error)) from None
+        services.follower.poll()
+
+    await services.pool.run(write)
+    return await get_definitions(services)
+
+
+def _duplicates(snapshot: Snapshot) -> list[list[DuplicateImage]]:
+    return snapshot.gallery.duplicates()
 
 
 async def _send(
@@ -124,7 +210,7 @@ async def _send(
             if matches(tag, if_none_match):
                 return not_modified(tag, is_immutable)
             encoded = encode(image)
-            if etag(image) == tag:  # or a browser might cache another image under this tag
+            if etag(image) == tag:  # otherwise a browser might cache another image under this tag
                 return image_response(encoded, tag, is_immutable)
         raise RequestError(503, "file-changing", "the file of this image is being changed: try again in a second")
 

@@ -13,10 +13,13 @@ from .formulas import MAX_CHARACTERS
 from .uploads import UPLOAD_PREFIX
 
 MAX_TOP: Final = 1000
+_MAX_OFFSET: Final = 100_000
+_MAX_EXCLUDED: Final = 100
 _MAX_INTEGER: Final = 2**53 - 1  # the largest that JavaScript represents exactly
 
 Id = Annotated[int, Path(ge=1, le=_MAX_INTEGER, description="the id of an image")]
 FeatureNumber = Annotated[int, Path(ge=0, le=_MAX_INTEGER)]
+DefinitionName = Annotated[str, Path(max_length=300)]
 UploadName = Annotated[str, Path(pattern=f"^{UPLOAD_PREFIX}[0-9a-f]{{16}}$")]
 Top = Annotated[int, Query(ge=1, le=MAX_TOP, description="number of images")]
 Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER)]
@@ -27,7 +30,7 @@ FileName = Annotated[str, Query(max_length=300, description="the file name of th
 Version = Annotated[
     str, Query(max_length=100, description="the `version` of the image: the response may then be cached forever")
 ]
-# Settings that differ from those of Python.
+# Settings that differ from those of the Python API.
 _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "top": {"default": 48, "ge": 1, "le": MAX_TOP},
     "folder": {"max_length": 1000, "description": "only images in this folder, as `/api/folders` returns it"},
@@ -55,8 +58,10 @@ def _with_options(settings: type) -> Callable[[type[Model]], type[Model]]:
 
 
 def _parameter(option: Option) -> tuple[Any, Any]:
+    if option.kind is tuple:
+        return list[int], Field(default=[], max_length=_MAX_EXCLUDED, description=option.help)
     choices = option.choices if option.default is not None else option.choices and ("", *option.choices)
-    default = "" if option.default is None else option.default  # an empty text stands for None
+    default = "" if option.default is None else option.default  # an empty text means None
     settings = {"default": default, "description": option.help, **_SETTINGS.get(option.name, {})}
     return Literal[choices] if choices else option.kind, Field(**settings)
 
@@ -66,12 +71,16 @@ class _OptionParameters(BaseModel):
 
     @property
     def options(self) -> SearchOptions:
-        """The options as the gallery takes them."""
+        """The options for the gallery."""
         return SearchOptions.of({name: None if value == "" else value for name, value in self})
 
 
 @_with_options(Filter)
-class ListParameters(_OptionParameters):
+class FilterParameters(_OptionParameters):
+    """Which images to count."""
+
+
+class ListParameters(FilterParameters):
     """Which images to list."""
 
     offset: int = Field(0, ge=0, le=_MAX_INTEGER)
@@ -89,6 +98,7 @@ class SearchParameters(_OptionParameters):
 class LenientSearchParameters(SearchParameters):
     """What to search, while it is typed."""
 
+    offset: int = Field(0, ge=0, le=_MAX_OFFSET, description="skip this many of the best hits")
     lenient: bool = Field(False, description="return a mistake in the formula with its corrections and status 200")
 
 
@@ -96,3 +106,4 @@ class DownloadParameters(SearchParameters):
     """What to download."""
 
     format: Literal["zip", "csv"] = "zip"
+    weak: bool = Field(True, description="also weak hits")

@@ -8,26 +8,28 @@ from typing import Final, Literal
 
 import numpy as np
 
+from ..choices import LOGICS
 from ..data import BrokenImageError
 from ..data.decoding import measure
 from ..errors import AndornotError, printable
 from ..gallery import Filter, Gallery, Hit
 from ..gallery.errors import FilterError
+from ..gallery.near_duplicates import DuplicateImage
 from ..gallery.options import SEARCH_SCORES
 from ..gallery.records import ImageRecord, parent_folder
 from ..logic.atoms import write_name
-from ..logic.operators import LOGICS
 from ..version import __version__
 from . import schemas
 from .browsing import BINS, Browser, FolderNode, Order
 from .errors import RequestError
-from .thumbnails import version_of
+from .responses import version_of
 
 _STRONGEST_FEATURES: Final = 12
 _MAX_COUNTED: Final = 1000
+_COVER: Final = 4
 
 
-def present_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
+def present_gallery(browser: Browser, name: str, can_define: bool) -> schemas.GalleryAnswer:
     """Return facts about the gallery."""
     return schemas.GalleryAnswer(
         name=printable(name),
@@ -43,6 +45,7 @@ def present_gallery(browser: Browser, name: str) -> schemas.GalleryAnswer:
         else schemas.Period(from_=browser.period[0].isoformat(), to=browser.period[1].isoformat()),
         version=__version__,
         state=browser.fingerprint,
+        can_define=can_define,
     )
 
 
@@ -81,29 +84,62 @@ def present_broken(gallery: Gallery, offset: int, limit: int, is_local: bool) ->
     )
 
 
-def present_definitions(gallery: Gallery) -> schemas.DefinitionsAnswer:
-    """Return the defined names, each with the number of its hits."""
+def present_definitions(gallery: Gallery, browser: Browser) -> schemas.DefinitionsAnswer:
+    """Return the defined names, each with the number of its hits and the best of them."""
     presented = []
     for name, formula in gallery.definitions.items():
         term, count = write_name(name), None
+        hits: list[Hit] = []
         is_condition = False
         with suppress(AndornotError):
             resolved = gallery.resolve(term, ())
             is_condition = resolved.formula.is_condition
-            count = sum(not hit.is_weak for hit in gallery.search([resolved], top=_MAX_COUNTED)[0])
+            hits = gallery.search([resolved], top=_MAX_COUNTED)[0]
+            count = sum(not hit.is_weak for hit in hits)
         kind: Literal["term", "condition"] = "condition" if is_condition else "term"
         presented.append(
-            schemas.DefinedName(name=printable(name), term=term, formula=printable(formula), kind=kind, images=count)
+            schemas.DefinedName(
+                name=printable(name),
+                term=term,
+                formula=printable(formula),
+                kind=kind,
+                images=count,
+                hits=[present_name(browser, position_of(browser, hit.id)) for hit in hits[:_COVER]],
+            )
         )
     return schemas.DefinitionsAnswer(definitions=presented)
 
 
+def present_duplicates(
+    browser: Browser, groups: Sequence[Sequence[DuplicateImage]], offset: int, limit: int, is_local: bool
+) -> schemas.DuplicatesAnswer:
+    """Return a page of the groups of duplicates."""
+    shown = groups[offset : offset + limit]
+    browser.load([position_of(browser, image.id) for group in shown for image in group])
+    return schemas.DuplicatesAnswer(
+        total=len(groups),
+        images=sum(map(len, groups)),
+        offset=offset,
+        groups=[
+            schemas.DuplicateGroup(
+                images=[
+                    schemas.DuplicateAnswer(
+                        **_image(browser, position_of(browser, image.id)).model_dump(),
+                        copy_=image.copy,
+                        bytes=image.size,
+                        path=shown_path(image.path) if is_local else None,
+                    )
+                    for image in group
+                ]
+            )
+            for group in shown
+        ],
+    )
+
+
 def present_images(browser: Browser, where: Filter, order: Order, offset: int, limit: int) -> schemas.ImagesAnswer:
     """Return a page of the images that pass a filter."""
-    try:
-        chosen = browser.positions(filter_on_disk(where, browser), order)
-    except FilterError as error:
-        raise RequestError(400, "invalid-filter", str(error)) from None
+    chosen = _positions(browser, where, order)
     shown = chosen[offset : offset + limit].tolist()
     browser.load(shown)
     return schemas.ImagesAnswer(
@@ -111,6 +147,21 @@ def present_images(browser: Browser, where: Filter, order: Order, offset: int, l
         offset=offset,
         images=[_image(browser, position) for position in shown],
     )
+
+
+def present_timeline(browser: Browser, where: Filter) -> schemas.TimelineAnswer:
+    """Return the number of images of each month, newest first."""
+    counts = browser.months(_positions(browser, where, "id"))
+    return schemas.TimelineAnswer(
+        months=[schemas.MonthCount(month=month, images=count) for month, count in reversed(counts.items())]
+    )
+
+
+def _positions(browser: Browser, where: Filter, order: Order) -> np.ndarray:
+    try:
+        return browser.positions(filter_on_disk(where, browser), order)
+    except FilterError as error:
+        raise RequestError(400, "invalid-filter", str(error)) from None
 
 
 def present_image(gallery: Gallery, browser: Browser, identity: int, is_local: bool) -> schemas.ImageAnswer:
@@ -122,8 +173,6 @@ def present_image(gallery: Gallery, browser: Browser, identity: int, is_local: b
     return schemas.ImageAnswer(
         **_image(browser, position).model_dump(),
         path=shown_path(record.path) if is_local else None,
-        width=record.width,
-        height=record.height,
         features=[
             schemas.FeatureDegree(
                 feature=feature, degree=float(degrees[feature]), shown_by=strongest_images(browser, feature)
@@ -189,9 +238,11 @@ def present_hits(hits: Sequence[Hit], stacked_on: Sequence[int | None], browser:
             taken=hit.taken,
             taken_from=hit.taken_from,
             truth=hit.truth,
+            strength=hit.strength,
             is_weak=hit.is_weak,
             boxes=[schemas.TermBoxAnswer(term=printable(found.term), box=list(found.box)) for found in hit.boxes],
-            words=list(hit.words),
+            words=dict(hit.words),
+            terms={printable(term): truth for term, truth in hit.terms.items()},
             why=[
                 schemas.HitReason(
                     feature=reason.feature,
@@ -230,17 +281,20 @@ def image_record(browser: Browser, identity: int) -> ImageRecord:
 
 
 def present_name(browser: Browser, position: int) -> schemas.ImageName:
-    """Return the names of an image."""
+    """Return the names and the size of an image."""
+    record = browser.record(position)
     return schemas.ImageName(
-        id=browser.id(position),
-        name=printable(browser.name(position)),
+        id=record.id,
+        name=printable(record.name),
         term=browser.term(position),
-        version=version_of(browser.digest(position)),
+        version=version_of(record.digest),
+        width=record.width,
+        height=record.height,
     )
 
 
 def shown_path(path: str) -> str:
-    """Return a path as it is, or escaped if it is not valid UTF-8."""
+    """Return a path unchanged, or escaped if it is not valid UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The answers of the API, as its OpenAPI schema shows them."""
+"""Schemas of the API's responses."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .formula_schemas import FormulaAnswer
 
-# Without a time zone, which cameras do not record, so it is none of the time formats of JSON schema.
+# Cameras record no time zone, so this is not one of the time formats of JSON schema.
 Time = Annotated[str, Field(description="local time, without a time zone: 2024-05-31T18:00:00")]
 TakenFrom = Annotated[
     Literal["camera", "file"],
@@ -17,13 +17,16 @@ TakenFrom = Annotated[
 class ImageName(BaseModel):
     """An image of the gallery: `name` is its file name, `term` how to write it in a formula.
 
-    `version` changes with the content of the image: with `v=<version>`, thumbnails may be cached forever.
+    `version` changes with the content of the image: with `v=<version>`, thumbnails may be cached forever. `width` and
+    `height` are those of the upright image.
     """
 
     id: int
     name: str
     term: str
     version: str
+    width: int
+    height: int
 
 
 # --- the gallery ------------------------------------------------------------------------------------------------------
@@ -46,7 +49,10 @@ class Period(BaseModel):
 
 
 class GalleryAnswer(BaseModel):
-    """Facts about the gallery. `state` is a text that changes whenever the gallery changes."""
+    """Facts about the gallery. `state` is a text that changes whenever the gallery changes.
+
+    `can_define`: this client may define names.
+    """
 
     name: str
     images: int
@@ -59,6 +65,7 @@ class GalleryAnswer(BaseModel):
     taken: Period | None
     version: str
     state: str
+    can_define: bool
 
 
 class ImageSummary(ImageName):
@@ -70,11 +77,24 @@ class ImageSummary(ImageName):
 
 
 class ImagesAnswer(BaseModel):
-    """A page of the images that pass a filter: `total` of them, of which these start at `offset`."""
+    """A page of the images that pass a filter, starting at `offset` of `total`."""
 
     total: int
     offset: int
     images: list[ImageSummary]
+
+
+class MonthCount(BaseModel):
+    """A month, such as 2024-05, and its number of images."""
+
+    month: str
+    images: int
+
+
+class TimelineAnswer(BaseModel):
+    """The months of the images that pass a filter, newest first."""
+
+    months: list[MonthCount]
 
 
 class FeatureDegree(BaseModel):
@@ -100,8 +120,6 @@ class ImageAnswer(ImageSummary):
     """
 
     path: str | None
-    width: int | None
-    height: int | None
     features: list[FeatureDegree]
     words: list[WordTruth]
 
@@ -116,19 +134,59 @@ class FolderAnswer(BaseModel):
 
 
 class DefinedName(BaseModel):
-    """A name for a formula. `images`: the number of its hits, up to 1,000; null if it cannot be searched."""
+    """A name for a formula: a custom word or a saved search.
+
+    `images`: the number of its hits, up to 1,000; null if it cannot be searched. `hits` are the best ones.
+    """
 
     name: str
     term: str
     formula: str
     kind: Literal["term", "condition"]
     images: int | None
+    hits: list[ImageName]
+
+
+class DefinitionRequest(BaseModel):
+    """A name and its formula, or another name for the definition `replaces`."""
+
+    name: str = Field(max_length=300)
+    formula: str = Field("", max_length=2_000)
+    replaces: str = Field("", max_length=300)
 
 
 class DefinitionsAnswer(BaseModel):
     """All defined names."""
 
     definitions: list[DefinedName]
+
+
+class DuplicateAnswer(ImageSummary):
+    """An image of a group. `copy`: an exact copy of an earlier one, or a near copy of the first. `bytes`: file size.
+
+    `path` is returned only to local requests.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    copy_: Literal["", "exact", "near"] = Field(validation_alias="copy", serialization_alias="copy")
+    bytes: int
+    path: str | None
+
+
+class DuplicateGroup(BaseModel):
+    """Images that are copies or near duplicates of the first one."""
+
+    images: list[DuplicateAnswer]
+
+
+class DuplicatesAnswer(BaseModel):
+    """A page of the groups of duplicates, largest first; `images` is the number of images in all groups."""
+
+    total: int
+    images: int
+    offset: int
+    groups: list[DuplicateGroup]
 
 
 class BrokenFile(BaseModel):
@@ -155,6 +213,7 @@ class WordShare(BaseModel):
 
     word: str
     term: str
+    group: Literal["people", "animals", "things", "places"]
     images: int
     share: float
 
@@ -224,10 +283,11 @@ class TermBoxAnswer(BaseModel):
 class SearchHit(ImageName):
     """A hit. Smaller distances are nearer; the distance of a condition is 1 - `truth`.
 
-    `truth`, from 0 to 1, says how much the image stands out in the gallery; `is_weak`: it may be a chance match.
-    `boxes` has a box for each term that was found in a region, `words` what the image shows, `why` the features that
-    contributed, if they were requested. `stacked_on` is the id of an earlier hit that this is a near duplicate of.
-    `path` is returned only to local requests.
+    `truth`, from 0 to 1, is the probability of a word; for an example it tells how far the image stands out in the
+    gallery. `strength` is "strong" if at least 80 % of such hits are right, "weak" (`is_weak`) if it may be a chance
+    match. `boxes` has a box for each term that was located, `words` the words of the image with probabilities, `terms`
+    the truth of each term of a condition, `why` the features that contributed, if requested. `stacked_on` is the id of
+    an earlier hit that this is a near duplicate of. `path` is returned only to local requests.
     """
 
     label: str
@@ -236,15 +296,17 @@ class SearchHit(ImageName):
     taken: Time
     taken_from: TakenFrom
     truth: float
+    strength: Literal["strong", "maybe", "weak"]
     is_weak: bool
     boxes: list[TermBoxAnswer]
-    words: list[str]
+    words: dict[str, float]
+    terms: dict[str, float]
     why: list[HitReason]
     stacked_on: int | None = None
 
 
 class SearchAnswer(FormulaAnswer):
-    """The parsed formula, and its hits, nearest first; `total` images were searched."""
+    """The parsed formula and its hits, best first; `total` images were searched."""
 
     total: int
     hits: list[SearchHit]
@@ -325,7 +387,7 @@ class CompareAnswer(BaseModel):
 
 
 class UploadAnswer(BaseModel):
-    """An uploaded image. `upload` is its name in formulas until it was not used for an hour, `name` its file name."""
+    """An uploaded image. `upload` is its name in formulas, valid until unused for an hour; `name` its file name."""
 
     upload: str
     name: str

@@ -1,4 +1,4 @@
-"""Access control: the Host header, cross-site requests, and the token where one is required."""
+"""Access control: the Host header, cross-site requests, and the token if one is required."""
 
 import asyncio
 import hmac
@@ -22,6 +22,7 @@ _POLICY: Final = "; ".join(
         "img-src 'self' blob:",
         "media-src 'self' blob:",
         "connect-src 'self'",
+        "manifest-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -35,25 +36,26 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
 }
-# Enough for the longest formula and folder in letters that take 12 bytes each.
+# Enough for the longest formula and folder at 12 bytes per character (URL-encoded).
 MAX_QUERY_BYTES: Final = 48_000
-MAX_PARAMETERS: Final = 30
+MAX_PARAMETERS: Final = 130
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _SAFE_METHODS: Final = ("GET", "HEAD")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach that address."""
+    """Return whether only this machine can reach the address."""
     return host in _LOOPBACK
 
 
 class Guard:
-    """Middleware that refuses requests without access, and adds security headers to every response."""
+    """Middleware that rejects unauthorized requests and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self._app, self._token = app, token
         self._hosts = {*_LOOPBACK, host.lower()}
-        # Other machines know this one by its names and addresses. An address cannot be another site's name (see below).
+        # Other machines reach this one by various names and addresses. A numeric address is safe: DNS rebinding needs a
+        # name.
         self._any_address = not is_loopback(host)
         if self._any_address:
             own = socket.gethostname().lower()
@@ -81,16 +83,16 @@ class Guard:
             handler = error_response_for(scope, refusal)
         elif self._token is not None:
             handler = self._check_token(scope, self._token) or self._app
-        # Only the guard needs cookies. FastAPI parses them always, and Python 3.11 takes seconds to unquote a long one.
+        # Only the guard needs cookies. FastAPI always parses them, and Python 3.11 takes seconds to unquote a long one.
         inner = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"cookie"]}
         try:
             await handler(inner, receive, send_guarded)
-        except asyncio.CancelledError:  # the server is shutting down, and does not wait longer
+        except asyncio.CancelledError:  # the server is shutting down
             if not has_started:
                 await error_response(StoppingError())(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> RequestError | None:
-        # First: parsing takes the square of the number of parameters, and blocks all other requests.
+        # Checked first, because parsing is quadratic in the number of parameters and blocks all other requests.
         query = scope["query_string"]
         if len(query) > MAX_QUERY_BYTES:
             message = f"the query has {len(query):,} bytes: send at most {MAX_QUERY_BYTES:,}"
@@ -106,12 +108,12 @@ class Guard:
         return None
 
     def _is_own_host(self, header: str) -> bool:
-        """Return whether the Host header names this server: another site's name may lead here too (DNS rebinding)."""
+        """Return whether the Host header names this server, to prevent DNS rebinding."""
         name = _host_name(header)
         return name in self._hosts or (self._any_address and _is_address(name))
 
     def _check_token(self, scope: Scope, token: str) -> Response | None:
-        """Return None for a request with the token; for a page opened with it in the address, set it as a cookie."""
+        """Return None for a request with the token; if a page was opened with it in the URL, set it as a cookie."""
         headers = Headers(scope=scope)
         cookie = f"andornot-{scope['server'][1]}"
         if _is_one_of(token, (_bearer(headers), *_cookies(headers, cookie))):
@@ -120,7 +122,7 @@ class Guard:
         given = (value for key, value in parameters if key == "token")
         if scope["method"] in _SAFE_METHODS and _is_one_of(token, given):
             rest = urlencode([(key, value) for key, value in parameters if key != "token"])
-            # A path of two slashes would be another host's.
+            # A path that starts with two slashes would redirect to another host.
             path = "/" + scope["path"].lstrip("/\\")
             response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Cache-Control": "no-store"})
             response.set_cookie(cookie, token, httponly=True, samesite="strict")
@@ -130,10 +132,10 @@ class Guard:
 
 
 def _is_own_site(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a browser sends this for our own page; programs send none of these headers."""
+    """Return whether a request is same-origin, or not from a browser, which would send these headers."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if method in _SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate":
-        return True  # a link from elsewhere
+        return True  # a link from another site
     if site is not None and site not in ("same-origin", "none"):
         return False
     return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
@@ -146,7 +148,7 @@ def _bearer(headers: Mapping[str, str]) -> str:
 
 
 def _cookies(headers: Mapping[str, str], name: str) -> Iterator[str]:
-    """Yield the values of a cookie as they were sent; a token needs no unquoting."""
+    """Yield the raw values of a cookie; a token needs no unquoting."""
     for cookie in headers.get("cookie", "").split(";"):
         key, _, value = cookie.partition("=")
         if key.strip() == name:

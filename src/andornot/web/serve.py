@@ -1,4 +1,4 @@
-"""`andornot serve`: bind a socket, print the address, and run the server until it is stopped."""
+"""`andornot serve`: bind a socket and run the server until it is stopped."""
 
 from __future__ import annotations
 
@@ -41,18 +41,16 @@ def serve(
 ) -> None:
     """Serve the gallery at an address until Ctrl-C or SIGTERM; call `ready` with the gallery and the page's address.
 
-    By default only this machine can reach the server, without a token. Paths are never shown to other machines.
+    By default, only this machine can reach the server, and no token is needed. Paths are never returned to other
+    machines.
     """
     # Imported here because it takes a second, and `--help` needs only the defaults above.
     from ..gallery import Gallery
+    from .app import make_app
+    from .connections import make_server
+    from .security import is_loopback
+    from .snapshots import THREAD_PREFIX
 
-    try:
-        from .app import make_app
-        from .connections import make_server
-        from .security import is_loopback
-        from .worker_pool import THREAD_PREFIX
-    except ModuleNotFoundError as missing:
-        raise ServeError(f"the page needs the package {missing.name}: pip install 'andornot[web]'") from None
     gallery = Gallery.open(address, storage_options=storage_options, cluster=cluster, shards=shards)
     _ = gallery.planner  # report errors before the server starts
     is_own_machine = is_loopback(host)
@@ -66,7 +64,7 @@ def serve(
             stopped.set()
             server.should_exit = True
 
-        # While it runs uvicorn has its own handlers; afterwards it sends the signal again to these.
+        # uvicorn has its own handlers while it runs; afterwards it raises the signal again, which these handle.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
         ready(gallery, _address(host, listening.getsockname()[1], token))
@@ -77,7 +75,7 @@ def serve(
     for thread in threads:
         thread.join(_JOIN_SECONDS)
     if any(thread.is_alive() for thread in threads):
-        # A running search, or a disk that does not respond. Python would wait for these threads.
+        # A search is running or a disk does not respond; a normal exit would wait for these threads.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
@@ -106,14 +104,14 @@ def bind_socket(host: str, port: int | None) -> socket.socket:
 
 
 def _address(host: str, port: int, token: str | None) -> str:
-    """Return the address to open. For "all addresses" it is the one that other machines see."""
+    """Return the address to open. If the server listens on all addresses, it is the one for other machines."""
     shown = _own_address() if host in ("0.0.0.0", "::", "") else host
     shown = f"[{shown}]" if ":" in shown else shown
     return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
 
 
 def _own_address() -> str:
-    """Return the address of this machine in its network; nothing is sent to find it."""
+    """Return the address of this machine in its network, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -1,20 +1,69 @@
-"""The latest committed version of the gallery, and values that are computed once for each version."""
+"""Worker threads, the latest committed version of the gallery, and values cached per version."""
 
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from ..gallery import Gallery, GalleryError
 from ..gallery.errors import LockedError
 from .browsing import Browser
-from .errors import log, server_error
-from .worker_pool import THREAD_PREFIX, WorkerPool
+from .errors import BusyError, StoppingError, log, server_error
 
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
+THREAD_PREFIX: Final = "andornot-"  # of the names of all threads of the server
+_CLOSE_SECONDS: Final = 0.3
+
+
+class WorkerPool:
+    """Runs functions in `threads`; raises a `BusyError` while `limit` of them are running or waiting."""
+
+    def __init__(self, name: str, threads: int, limit: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, f"{THREAD_PREFIX}{name}")
+        self._places = threading.BoundedSemaphore(limit)
+        self._jobs: set[Future[Any]] = set()
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of the function, or raise a `BusyError`."""
+        if not self._places.acquire(blocking=False):
+            raise BusyError
+        try:
+            job = self._submit(work, *args, **kwargs)
+        except StoppingError:
+            self._places.release()
+            raise
+        # Released when the work is done, not when the client disconnects: the thread keeps working.
+        job.add_done_callback(lambda _: self._places.release())
+        return await asyncio.wrap_future(job)
+
+    async def run_anyway(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of the function without a limit on waiting jobs, to finish started requests."""
+        return await asyncio.wrap_future(self._submit(work, *args, **kwargs))
+
+    def close(self) -> None:
+        """Cancel waiting work, and wait a moment for running work: a thread cannot be stopped."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        wait(self._jobs.copy(), _CLOSE_SECONDS)
+
+    def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        try:
+            job = self._executor.submit(work, *args, **kwargs)
+        except RuntimeError:  # the executor was shut down
+            raise StoppingError from None
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+
+# --- versions of the gallery ------------------------------------------------------------------------------------------
+
 _POLL_SECONDS: Final = 1.0
-_JOIN_SECONDS: Final = 0.3  # reading may take longer, but nothing waits for it any more
+_JOIN_SECONDS: Final = 0.3  # reads may take longer, but nothing waits for them any more
 
 
 class Snapshot(NamedTuple):
@@ -65,11 +114,11 @@ class GalleryFollower:
                 return
             self._latest = self._latest.reopen()
             self._snapshot = Snapshot(self._latest, Browser(self._latest.planner))
-            self._version = version  # from before reading: what was committed since is found by the next poll
+            self._version = version  # read before reopening, so that the next poll finds later commits
             self._error = None
         except LockedError:
             return  # keep serving the previous version meanwhile
-        except Exception as error:  # whatever it is, the gallery may be readable again at the next poll
+        except Exception as error:  # the gallery may be readable again at the next poll
             if str(error) != str(self._error):
                 log.error("%s", error)
             self._snapshot, self._error, self._version = None, error, None
@@ -80,14 +129,14 @@ class GalleryFollower:
 
 
 class SnapshotCache:
-    """Caches the results of functions of a snapshot, each for the snapshot it was called with last."""
+    """Caches the result of each function of a snapshot, for the latest snapshot it was called with."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
         self._cached: dict[Callable[[Snapshot], Any], tuple[Snapshot, asyncio.Task[Any]]] = {}
 
     async def get(self, compute: Callable[[Snapshot], T], snapshot: Snapshot) -> T:
-        """Return the function's result, computed once however many requests wait for it.
+        """Return the function's result, computed once for all waiting requests.
 
         A request that is cancelled does not stop the computation for the others.
         """

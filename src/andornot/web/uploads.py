@@ -1,5 +1,6 @@
-"""Uploaded images, in a temporary folder. Those that were not used for an hour are removed."""
+"""Uploaded images, in a temporary folder. They are removed when unused for an hour."""
 
+import re
 import secrets
 import shutil
 import tempfile
@@ -17,13 +18,14 @@ from ..data import BrokenImageError, decode
 from ..data.decode_budget import TooLargeError
 from ..data.decoding import measure
 from ..errors import printable
-from ..gallery.names import BoundFormula
+from ..gallery.names import BoundFormula, key_of
 from ..logic import FormulaError, Representation
 from .errors import RequestError
+from .responses import THUMBNAIL_SIZE, encode_jpeg
 from .snapshots import Snapshot
-from .thumbnails import THUMBNAIL_SIZE, encode_jpeg
 
 UPLOAD_PREFIX: Final = "upload-"
+_UPLOAD_NAME: Final = re.compile(rf"{UPLOAD_PREFIX}[0-9a-f]{{16}}")
 MAX_BYTES: Final = 50_000_000
 MAX_PIXELS: Final = 50_000_000
 MAX_UPLOADS: Final = 200
@@ -107,11 +109,15 @@ class Uploads:
                 upload.last_used = time.monotonic()
         return found
 
-    def represent(self, names: Iterable[str], snapshot: Snapshot) -> dict[str, Representation]:
-        """Return the representations of the uploads among these names, by the gallery's model."""
+    def known_in(self, text: str) -> dict[str, Upload]:
+        """Return the uploads that a formula names, and mark them as used."""
+        return self.known(_UPLOAD_NAME.findall(text))
+
+    def represent(self, texts: Iterable[str], snapshot: Snapshot) -> dict[str, Representation]:
+        """Return the representations of the uploads in formulas, by the gallery's model."""
         model_id = snapshot.browser.model_id
         represented = {}
-        for name, upload in self.known(names).items():
+        for name, upload in self.known_in(" ".join(texts)).items():
             with suppress(BrokenImageError, FormulaError, FileNotFoundError):  # removed meanwhile
                 if model_id not in upload.representations:
                     upload.representations = {model_id: snapshot.gallery.represent([upload.file])[0]}
@@ -125,16 +131,24 @@ class Uploads:
             return {name: upload.file_name for name, upload in self._uploads.items()}
 
     def located(self, resolved: BoundFormula) -> BoundFormula:
-        """Return the formula with the files of uploads that it has crops of."""
-        crops = {key: thing for key, thing in resolved.named.items() if thing.kind == "crop" and thing.id is None}
-        if not crops:
+        """Return the formula with the files of its uploads; raise a FormulaError if one is missing."""
+        for mention in resolved.asked.mentions:
+            thing = resolved.named.get(key_of(mention.atom))
+            if thing is not None and thing.kind == "word" and _UPLOAD_NAME.fullmatch(mention.name):
+                message = "this uploaded image is not on the server any more: upload it again"
+                raise FormulaError(message, resolved.asked.text, mention.start, code="unknown-name")
+        # Files, not representations, because images are also compared by their named features.
+        outside = {key: thing for key, thing in resolved.named.items() if thing.kind != "word" and thing.id is None}
+        if not outside:
             return resolved
-        files = {name: str(upload.file) for name, upload in self.known(thing.path for thing in crops.values()).items()}
-        cut = {key: thing._replace(path=files.get(thing.path, thing.path)) for key, thing in crops.items()}
-        return replace(resolved, named=resolved.named | cut)
+        files = {
+            name: str(upload.file) for name, upload in self.known(thing.path for thing in outside.values()).items()
+        }
+        found = {key: thing._replace(path=files.get(thing.path, thing.path)) for key, thing in outside.items()}
+        return replace(resolved, named=resolved.named | found)
 
     def evict(self) -> None:
-        """Remove uploads that were not used for an hour, and the least recently used if there are too many."""
+        """Remove uploads that are unused for an hour, and the least recently used ones if there are too many."""
         with self._lock:
             by_use = sorted(self._uploads.values(), key=lambda upload: upload.last_used)
         total, unused_since = sum(upload.size for upload in by_use), time.monotonic() - UNUSED_SECONDS
@@ -155,5 +169,5 @@ class Uploads:
 
 
 def _base_name(file_name: str) -> str:
-    """Return the name without folders, of any operating system."""
+    """Return the name without folders, for paths of any operating system."""
     return printable(file_name.replace("\\", "/").rpartition("/")[2].strip())

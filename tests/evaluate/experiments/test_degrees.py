@@ -9,7 +9,7 @@ from torch import nn
 from andornot.data import ImageSet, open_images
 from andornot.data.imageset import multi_hot
 from andornot.data.readers import ArrayReader
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments.degrees import evaluate_degrees
 from andornot.evaluate.report.outcome import Figure, Table
 from andornot.model import Model

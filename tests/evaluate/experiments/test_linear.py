@@ -13,9 +13,14 @@ from squares import CORNERS, small_model, squares
 from andornot.data import ImageSet, open_images
 from andornot.data.readers import FileReader
 from andornot.data.resized import UncroppedImages
-from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.experiments.knn import evaluate_knn
-from andornot.evaluate.experiments.linear import LinearConfig, evaluate_linear, measure_linear, stratified_split
+from andornot.errors import EvaluationError
+from andornot.evaluate.experiments.linear import (
+    LinearConfig,
+    evaluate_knn,
+    evaluate_linear,
+    measure_linear,
+    stratified_split,
+)
 from andornot.evaluate.experiments.probing import (
     ProbeFeatures,
     augmented_inputs,

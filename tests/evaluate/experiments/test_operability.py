@@ -8,7 +8,7 @@ import torch
 from andornot import Representation, cross_entropy, degree_distance
 from andornot.evaluate.experiments import operability
 from andornot.evaluate.experiments.operability import NEIGHBOURS, measure_operability
-from andornot.evaluate.experiments.operators import OPERATORS, Operands, Operator
+from andornot.evaluate.experiments.operators import ALL, OPERATORS, Operands, Operator
 from andornot.evaluate.experiments.retrieval import EncodedImages, EncodedTask
 from andornot.evaluate.metrics.operability import Key, Rates, summarize_runs
 from andornot.logic.distance import SCORES, Score
@@ -59,7 +59,11 @@ def in_space(features, representation, space):
 def rates_of(task, value, distance, a, b) -> list[float]:
     """Of one query."""
     if isinstance(value, Representation):
-        compare = {"cross-entropy": cross_entropy, "degrees": degree_distance}[distance]
+        compare = {
+            "cross-entropy": cross_entropy,
+            "reverse-cross-entropy": lambda query, gallery: cross_entropy(gallery, query),
+            "degrees": degree_distance,
+        }[distance]
         distances = compare(value, task.gallery.representation).tolist()
     else:
         vectors = task.gallery.activations if distance == "features" else task.gallery.representation.degrees
@@ -148,7 +152,7 @@ def test_rates_of_plain_images_agree_with_the_loop(distance, task, rates):
 
 def test_there_is_a_row_for_each_way_to_search_and_nothing_else(rates):
     ways = {Key(o.query, o.name, distance) for o in OPERATORS for distance in o.distances}
-    plain = {Key(query, "", d) for query in ("a", "ab") for d in ("degrees", "cross-entropy", "features")}
+    plain = {Key(query, "", d) for query in ("a", "ab") for d in (*ALL, "features")}
     assert set(rates) == ways | plain
 
 

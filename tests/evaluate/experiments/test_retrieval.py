@@ -12,7 +12,7 @@ from andornot.data import ImageSet
 from andornot.data.errors import BrokenImageError
 from andornot.data.imageset import multi_hot
 from andornot.data.readers import ArrayReader
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments.config import RetrievalConfig, option_name
 from andornot.evaluate.experiments.retrieval import (
     Mixture,

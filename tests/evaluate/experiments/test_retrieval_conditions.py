@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from andornot import Representation
-from andornot.evaluate.experiments.conditions import CONDITIONS, TRUTH, GalleryTruths, condition_rates
 from andornot.evaluate.experiments.operability import measure_operability
-from andornot.evaluate.experiments.operators import PAPER
+from andornot.evaluate.experiments.operators import CONDITIONS, PAPER, TRUTH, GalleryTruths, condition_rates
 from andornot.evaluate.experiments.retrieval import EncodedImages, EncodedTask
 from andornot.evaluate.metrics.operability import Key, summarize_runs
 from andornot.logic import Formula

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andornot import Representation, all_of, any_of, cross_entropy, degree_distance
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments.operators import (
     OPERATORS,
     Operands,

@@ -9,11 +9,10 @@ import pytest
 from matplotlib.figure import Figure as MatplotlibFigure
 from squares import CORNERS, small_model, squares
 
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments import retrieval_report
-from andornot.evaluate.experiments.conditions import CONDITIONS, TRUTH
 from andornot.evaluate.experiments.config import RetrievalConfig
-from andornot.evaluate.experiments.operators import DEGREES, OPERATORS, PAPER, Operator
+from andornot.evaluate.experiments.operators import CONDITIONS, DEGREES, OPERATORS, PAPER, TRUTH, Operator
 from andornot.evaluate.experiments.retrieval import choose_images, encode_task
 from andornot.evaluate.experiments.retrieval_report import (
     best_rows,
@@ -73,8 +72,8 @@ def test_the_first_table_sums_up_operability(outcome):
     (rows,) = outcome.metrics.values()
     found = {(row["query"], row["distance"]): row["difference"] for row in rows if row["operator"] == "Gödel"}
     table = next(iter(tables(outcome).values()))
-    assert [line[0] for line in table.rows] == ["the model", "the model"]
-    for line, distance in zip(table.rows, ("cross-entropy", "degrees"), strict=True):
+    assert [line[0] for line in table.rows] == ["the model"] * 3
+    for line, distance in zip(table.rows, ("cross-entropy", "reverse-cross-entropy", "degrees"), strict=True):
         for cell, query in zip(line[2:], ("a|b", "ab&a", "ab&~b", "ab&~b|a"), strict=True):
             assert vars(cell) == found[query, distance]
     assert set(table.best.values()) == {"low"}
@@ -108,16 +107,16 @@ def test_a_report_is_written_with_intervals_counts_and_the_protocol(outcome, tmp
     assert protocol["ordered pairs of classes"] == 12
     assert (protocol["top"], protocol["seed"]) == (5, 0)
     assert (protocol["gallery"], protocol["images in the gallery"]) == (None, 120)
-    assert "bootstrap over unordered pairs" in protocol["interval"]
+    assert "bootstrap over classes" in protocol["interval"]
     page = html.unescape((tmp_path / REPORT).read_text())
     for operator in OPERATORS:
         assert operator.name in page
     assert not re.search(r"(src|href)=.https?:", page)
 
 
-def test_there_are_charts_for_both_distances_and_hits_for_a_few_pairs(outcome):
+def test_there_are_charts_for_all_distances_of_the_paper_and_hits_for_a_few_pairs(outcome):
     images = {section.title: [p for p in section.content if isinstance(p, Figure)] for section in outcome.sections}
-    assert len(images["Occurrence rates"]) == 2
+    assert len(images["Occurrence rates"]) == 3
     assert len(images["Operators compared"]) == 1
     assert [image.caption for image in images["Hits"]] == [
         "a is “top left”, b is “top right”: the model, by the paper's cross-entropy.",
@@ -192,7 +191,13 @@ def test_several_models_stand_side_by_side_and_a_new_operator_and_distance_get_t
     assert "Second, by the cosine of degrees." in about_first.summary
     assert list(tables(about_first)["NOT: ab&~b"].columns[2:4]) == ["first: class a", "first: class b"]
     assert ["my own", "mine"] in [line[:2] for line in tables(outcome)["AND: ab&a"].rows]
-    assert [line[0] for line in next(iter(tables(outcome).values())).rows] == ["first", "first", "second", "second"]
+    assert [line[0] for line in next(iter(tables(outcome).values())).rows] == ["first"] * 3 + ["second"] * 3
+    paired = next(table for caption, table in tables(outcome).items() if "minus that of second" in caption)
+    assert [line[0] for line in paired.rows] == ["first"] * 3
+    relative = next(table for caption, table in tables(outcome).items() if "divided by" in caption)
+    for line, own in zip(paired.rows, relative.rows, strict=False):
+        same = [None if cell is None else Interval(0, 0, 0) for cell in own[2:]]
+        assert line[2:] == same, "the same model twice; nothing where the reference is chance"
 
 
 def test_the_best_rows_of_not_are_those_where_a_stays_and_b_goes(model):

@@ -9,11 +9,11 @@ import torch
 from squares import CORNERS, squares
 from torch import Tensor
 
-from andornot.evaluate.errors import EvaluationError
+from andornot.concepts import Meaning, UnknownWordError, truth_of
+from andornot.errors import EvaluationError
 from andornot.evaluate.experiments import words as experiment
 from andornot.evaluate.experiments.words import QUERY_KINDS, compare_with_examples, evaluate_words
 from andornot.evaluate.metrics.ranking import average_precision, precision_at
-from andornot.words import Meaning, UnknownWordError, truth_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ def model(monkeypatch):
 
     return SimpleNamespace(
         size=16,
-        recipe=SimpleNamespace(fit="crop"),
+        fit="crop",
+        sees_all=False,
+        reserve=lambda _: None,
         iter_feature_maps=look,
         id="fog",
         backbone=SimpleNamespace(pool=lambda maps: maps.unfold(2, 4, 4).unfold(3, 4, 4).mean((1, 4, 5)).flatten(1)),

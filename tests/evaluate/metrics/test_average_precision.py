@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.metrics.ranking import VARIANTS, average_precision, mean_average_precision
 
 # Few different scores, so that many are equal; most of them are not above 0.

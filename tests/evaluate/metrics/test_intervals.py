@@ -1,5 +1,8 @@
 """Intervals against other ways to compute them."""
 
+from itertools import combinations
+
+import numpy as np
 import pytest
 import torch
 
@@ -31,6 +34,41 @@ def test_equal_values_have_an_interval_without_width():
 def test_the_seed_decides_the_interval():
     values = torch.rand(10, 2, generator=torch.Generator().manual_seed(0))
     assert bootstrap(values, 1) == bootstrap(values, 1) != bootstrap(values, 2)
+
+
+def slow_class_bootstrap(values: list[float], pairs: list[tuple[int, int]], rounds: int) -> tuple[float, float]:
+    """Draws classes, and of each drawn class with each other drawn class the pair, as loops."""
+    random = np.random.default_rng(0)
+    classes = sorted({number for pair in pairs for number in pair})
+    found = []
+    for _ in range(rounds):
+        drawn = random.choice(classes, len(classes))
+        rows = [
+            values[pairs.index((min(a, b), max(a, b)))]
+            for place, a in enumerate(drawn)
+            for b in drawn[place + 1 :]
+            if (min(a, b), max(a, b)) in pairs
+        ]
+        if rows:
+            found.append(sum(rows) / len(rows))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return low, high
+
+
+def test_pairs_of_classes_are_resampled_by_class():
+    """The effect of a class is in all of its pairs, so that the interval is wider than that of independent pairs."""
+    pairs = list(combinations(range(2, 12), 2))
+    effects = torch.randn(12, generator=torch.Generator().manual_seed(1))
+    values = torch.tensor([[float(effects[a] + effects[b])] for a, b in pairs])
+    by_class, by_pair = bootstrap(values, pairs=pairs), bootstrap(values)
+    assert by_class.value == by_pair.value
+    expected = slow_class_bootstrap(values[:, 0].tolist(), pairs, 3000)
+    assert (by_class.low, by_class.high) == pytest.approx(expected, abs=0.1)
+    assert by_class.high - by_class.low > 1.4 * (by_pair.high - by_pair.low)
+
+
+def test_a_resample_without_a_pair_does_not_count():
+    assert bootstrap(torch.tensor([[0.5]]), pairs=[(3, 7)]) == Interval(0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 2), (0, 5), (10, 10), (3, 10), (90, 100)])

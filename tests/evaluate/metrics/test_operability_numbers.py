@@ -1,12 +1,13 @@
 """What sums a measurement up, by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from andornot.evaluate.metrics.intervals import Interval
-from andornot.evaluate.metrics.operability import Key, Measurement, Rates, summarize_runs
+from andornot.evaluate.metrics.operability import Key, Measurement, Rates, compare_rows, summarize_runs
 from andornot.evaluate.report.writing import to_json_data
 
 
@@ -21,7 +22,7 @@ def hand_made(change: float = 0.0) -> Measurement:
         key: Rates(torch.tensor(found) + (change if "|" in key.query else 0), (1.0, 2.0) if "&" in key.query else ())
         for key, found in values.items()
     }
-    return Measurement(rates, torch.tensor([[0.1, 0.2], [0.3, 0.1]]))
+    return Measurement(rates, torch.tensor([[0.1, 0.2], [0.3, 0.1]]), [(0, 1), (1, 2)])
 
 
 def test_the_difference_is_that_of_each_ordered_pair_to_its_reference():
@@ -57,7 +58,9 @@ def test_a_model_at_chance_has_no_relative_difference():
     measured = hand_made()
     chance = torch.stack([measured.chance, measured.chance, measured.chance * 0], -1)
     rates = {key: Rates(chance, ()) for key in measured.rates}
-    (either,) = [row for row in summarize_runs([Measurement(rates, measured.chance)]) if row.query == "a|b"]
+    (either,) = [
+        row for row in summarize_runs([Measurement(rates, measured.chance, measured.pairs)]) if row.query == "a|b"
+    ]
     assert either.difference.value == 0
     assert either.relative is None
 
@@ -79,3 +82,15 @@ def test_the_interval_is_that_of_pairs_drawn_again():
     row = next(row for row in summarize_runs([hand_made()]) if row.query == "ab&~b")
     assert (row.difference.low, row.difference.high) == pytest.approx((0.1, 0.35))
     assert (row.b.low, row.b.high) == pytest.approx((0.2, 0.35))
+
+
+def test_models_are_compared_over_the_same_pairs():
+    (one,), (other,) = (
+        [row for row in summarize_runs([hand_made(change)]) if row.query == "a|b"] for change in (0.0, 0.1)
+    )
+    assert one.by_pair == pytest.approx([(0.1 + 0.1) / 2, (0.0 + 0.1) / 2])
+    assert compare_rows(one, one) == Interval(0, 0, 0)
+    found = compare_rows(other, one)
+    assert found.value == pytest.approx(other.relative.value - one.relative.value)
+    assert found.low <= found.value <= found.high
+    assert compare_rows(replace(one, relative=None), one) is None

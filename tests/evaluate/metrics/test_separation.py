@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from andornot.evaluate.errors import EvaluationError
-from andornot.evaluate.metrics.separation import MIN_IMAGES, best_features, random_halves, separation
+from andornot.errors import EvaluationError
+from andornot.evaluate.metrics.ranking import MIN_IMAGES, best_features, random_halves, separation
 
 
 def slow_area(degrees, members):

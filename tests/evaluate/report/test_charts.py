@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cbook import is_math_text
 from matplotlib.colors import to_hex
 
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.metrics.intervals import Interval
 from andornot.evaluate.report.charts import BLUE, GREEN, ORANGE, BothRates, RateGroup, draw_both_rates, draw_rates
 

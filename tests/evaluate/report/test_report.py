@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure as MatplotlibFigure
 from PIL import Image
 
-from andornot.evaluate.errors import EvaluationError
+from andornot.errors import EvaluationError
 from andornot.evaluate.metrics.intervals import Interval, MeanStd
 from andornot.evaluate.report.outcome import Figure, Outcome, Section, Table
 from andornot.evaluate.report.writing import make_page, to_json_data, write_outcome

@@ -1,10 +1,12 @@
-"""Sources of images. A new source is one line here."""
+"""Registry of image sources (a new source is one line here), and the choice of the training split."""
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from ...errors import unknown
@@ -12,15 +14,16 @@ from ..errors import DataError
 from ..imageset import ImageSet
 from ..specs import Spec, as_list, as_number, as_yes_no, check_folder, exists, parse_spec
 from .cifar10 import is_cifar10, open_cifar10
-from .coco import find_instances, open_coco
 from .folder import has_class_folders, open_folder, open_imagefolder
+from .labelled_objects import find_instances, find_years, open_coco, open_voc
 from .mnist import is_mnist, open_digits, open_mnist
 from .scenes import open_scenes
-from .voc import find_years, open_voc
+
+_YEAR: Final = re.compile(r"\d{4}$")
 
 
 class Source(NamedTuple):
-    """How a source is opened: `open([path], split, **options)`, with the reader of each option's text."""
+    """A source, opened by `open([path], split, **options)`, with a parser for each option."""
 
     open: Callable[..., ImageSet]
     needs_path: bool = True
@@ -34,7 +37,7 @@ SOURCES: Final[dict[str, Source]] = {
         needs_path=False,
         options={"count": as_number, "seed": as_number, "size": as_number, "classes": as_list},
     ),
-    "folder": Source(open_folder),
+    "folder": Source(open_folder, options={"labels": lambda _, file: file}),
     "imagefolder": Source(open_imagefolder),
     "imagenet100": Source(open_imagefolder),
     "mnist": Source(open_mnist),
@@ -49,9 +52,9 @@ def open_images(
 ) -> ImageSet:
     """Open the images of a spec: `digits`, `voc:PATH?years=2007`, or a path, whose source is detected.
 
-    `split` is a part of the set, such as `train` or `test`; without it the set has all parts. The spec may say it
-    too: `mnist:PATH?split=test`. Images are read later, when they are asked for; `images[i]` is then an image, or
-    what `transform` makes of it, and its label.
+    `split` is a name such as `train` or `test`; the default is all splits. It can also be part of the spec:
+    `mnist:PATH?split=test`. Images are read on access: `images[i]` is an image, or the result of `transform`, and its
+    label.
     """
     parsed = _parse(os.fspath(spec))
     options = dict(parsed.options)
@@ -88,7 +91,7 @@ def source_of(spec: str | os.PathLike[str]) -> str:
 
 
 def detect_source(path: Path) -> str:
-    """Return the name of the source of a folder; `folder` if it is no known data set."""
+    """Return the name of the source of a folder; `folder` if it is not a known data set."""
     check_folder(path)
     if find_years(path):
         return "voc"
@@ -102,7 +105,7 @@ def detect_source(path: Path) -> str:
 
 
 def _parse(text: str) -> Spec:
-    # What is there is meant, even if its name has a colon or a question mark in it.
+    # An existing path takes precedence, even if it contains a colon or a question mark.
     name, _, rest = text.partition(":")
     if name in SOURCES and rest and exists(_expanded(rest)):
         return Spec(name, rest)
@@ -122,5 +125,54 @@ def _parse(text: str) -> Spec:
 def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
-    except RuntimeError:  # ~ of somebody who has no home
+    except RuntimeError:  # ~ of a user without a home folder
         return Path(path)
+
+
+class Splits(NamedTuple):
+    """The training images, and the held-out images for evaluation, if any."""
+
+    train: ImageSet
+    held_out: ImageSet | None
+
+
+def train_split(spec: str | os.PathLike[str]) -> Splits:
+    """Return the training images and the held-out images of a source.
+
+    The held-out split is `test`, or else `val` unless there is a split `trainval`, which includes it. All other images
+    are for training. Of splits with a year in their names (COCO), only those of the latest year with a training split
+    are used, because years share images. If the spec names a split, all of it is for training.
+    """
+    images = open_images(spec)
+    if images.split is not None:
+        return Splits(images, None)
+    splits = images.splits
+    year = next((year for year in years(splits) if {f"train{year}", f"trainval{year}"} & {*splits}), "")
+    trainval, val, test = (f"{name}{year}" for name in ("trainval", "val", "test"))
+    name = test if test in splits else val if val in splits and trainval not in splits else None
+    held_out = None if name is None else _part(images, name, spec)
+    if year:
+        return Splits(_part(images, trainval if trainval in splits else f"train{year}", spec), held_out)
+    if held_out is None:
+        return Splits(images, None)
+    names = set(held_out.names)
+    return Splits(images.subset(np.array([name not in names for name in images.names])), held_out)
+
+
+def _part(images: ImageSet, split: str, spec: str | os.PathLike[str]) -> ImageSet:
+    """Return a split of a set of all images; open it separately if the set does not contain it, e.g. test scenes."""
+    if not len(images.parts.get(split, ())):
+        return open_images(spec, split=split)
+    part = images.subset(images.parts[split])
+    part.split = split
+    return part
+
+
+def years(splits: Sequence[str]) -> list[str]:
+    """Return the years in names of splits such as COCO's train2017, latest first, followed by an empty string.
+
+    >>> years(["train2014", "val2014", "train2017", "val2017"])
+    ['2017', '2014', '']
+    """
+    found = {match[0] for split in splits if (match := _YEAR.search(split))}
+    return [*sorted(found, reverse=True), ""]

@@ -1,6 +1,6 @@
-"""`cifar10:PATH`: CIFAR-10 in its official batches, Python's or binary, or as class folders.
+"""`cifar10:PATH`: CIFAR-10 as official batches (Python or binary), or as class folders.
 
-Python's batches are pickles. A pickle can run any program, so only arrays, lists, dictionaries and text are let in.
+The Python batches are pickles, which can run any code, so only arrays, lists, dictionaries and text are unpickled.
 """
 
 import io
@@ -87,7 +87,7 @@ def _read_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
         pixels, classes = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
     except DataError:
         raise
-    except Exception as error:  # a damaged pickle raises anything
+    except Exception as error:  # a damaged pickle can raise any exception
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: not a batch of CIFAR-10 ({reason or type(error).__name__})") from error
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != _PIXELS or classes.shape != (len(pixels),):
@@ -115,7 +115,7 @@ def _latin1(text: str, encoding: str) -> bytes:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Refuses every name in the pickle but the few that arrays are made of."""
+    """An unpickler that only allows the names needed for arrays."""
 
     _ALLOWED: Final[dict[tuple[str, str], Callable[..., Any]]] = {
         ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],  # type: ignore[dict-item]

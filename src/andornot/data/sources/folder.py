@@ -1,5 +1,6 @@
-"""`folder:PATH`: every image below a folder, without labels."""
+"""`folder:PATH` and `imagefolder:PATH`: the images below a folder, with labels from a CSV file or from subfolders."""
 
+import csv
 import heapq
 import os
 import re
@@ -16,37 +17,60 @@ from ..imageset import ImageSet, multi_hot
 from ..readers import FileReader
 from ..specs import ALIASES, check_folder, check_split
 
-# The folder that makes its parent a gallery, which belongs to it with everything in it.
+# A folder with an entry of this name is a gallery and is skipped.
 SKIP_MARKER: Final = "images.lance"
 
 
-def open_folder(path: Path, split: str | None = None) -> ImageSet:
-    """Open all images below the folder, sorted by path, without hidden files and folders."""
+def open_folder(path: Path, split: str | None = None, *, labels: str | None = None) -> ImageSet:
+    """Open all images below the folder, sorted by path, without hidden files and folders.
+
+    `labels` is a CSV file in the folder, each row with the path of an image and any number of labels. Only images
+    listed in it are then opened.
+    """
     check_folder(path)
     check_split(split, (), path)
+    if labels is not None:
+        return _open_labelled(path, path / labels)
     paths = find_images(path)
     if not paths:
         raise DataError(f"{path}: no image in this folder; {taken_for_images()}")
     return ImageSet(FileReader(paths), paths)
 
 
+def _open_labelled(path: Path, file: Path) -> ImageSet:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            rows = {row[0].strip(): {name.strip() for name in row[1:]} - {""} for row in csv.reader(text) if row}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file}: the labels cannot be read ({error})") from error
+    class_names = sorted(set().union(*rows.values()))
+    if not class_names:
+        raise DataError(f"{file}: no labels; expected rows such as beach/1.jpg,dog,person")
+    missing = next((name for name in rows if not (path / name).is_file()), None)
+    if missing is not None:
+        raise DataError(f'{file}: there is no image "{missing}" in {path}')
+    paths = [str(path / name) for name in rows]
+    numbers = {name: number for number, name in enumerate(class_names)}
+    classes = [sorted(numbers[name] for name in names) for names in rows.values()]
+    return ImageSet(FileReader(paths), paths, labels=multi_hot(classes, len(class_names)), class_names=class_names)
+
+
 def find_images(root: Path, *, first_only: bool = False, skipped: Counter[str] | None = None) -> list[str]:
     """Return the paths of the images below a folder, sorted, each file once.
 
-    Links are followed, but what is there under its own name too is taken under that, and no folder is entered twice.
-    The folder of a gallery is left out: the images in it are thumbnails of others. `skipped` is increased by the
-    number of files of each kind that shows something and is not supported.
+    Links are followed, but real paths are preferred to links, and no folder is entered twice. Folders of galleries are
+    skipped, because the images in them are thumbnails. `skipped` counts unsupported image and video files by kind.
     """
     walk = _Walk(root, Counter() if skipped is None else skipped)
     folders, links = [str(root)], walk.folder_links
-    # Links wait until everything is found that is there under its own name.
+    # Follow links last, so that real paths are found first.
     while (folders or links) and not (first_only and walk.found):
         folders += walk.enter(folders.pop() if folders else heapq.heappop(links))
     return sorted([*walk.found, *walk.linked_files()])
 
 
 class _Walk:
-    """What was found in a tree of folders so far, and the links in it."""
+    """The images and links found so far in a folder tree."""
 
     def __init__(self, root: Path, skipped: Counter[str]) -> None:
         self._root, self._skipped = root, skipped
@@ -56,7 +80,7 @@ class _Walk:
         self.found: list[str] = []
 
     def enter(self, folder: str) -> list[str]:
-        """Collect the images in a folder, and return its subfolders, except links."""
+        """Collect the images in a folder, and return its subfolders except for links."""
         try:
             status = os.stat(folder)  # noqa: PTH116
             with os.scandir(folder) as entries:
@@ -86,7 +110,7 @@ class _Walk:
         return folders
 
     def linked_files(self) -> list[str]:
-        """Return one link to each file that was not found under its own name, and broken links."""
+        """Return one link to each file that was not found by its real path, and broken links."""
         if not self._file_links:
             return []
         folders: dict[str, str] = {}
@@ -100,11 +124,11 @@ def real_path(path: str, folders: dict[str, str]) -> str:
     folder, name = os.path.split(path)
     if folder not in folders:
         folders[folder] = os.path.realpath(folder)
-    return os.path.join(folders[folder], name)  # noqa: PTH118 - a Path for each of a million files is slow
+    return os.path.join(folders[folder], name)  # noqa: PTH118 - creating a Path per file is slow for millions of files
 
 
 def skipped_around(path: str) -> str | None:
-    """Return the folder with a SKIP_MARKER that contains a path, or is it; None if there is none."""
+    """Return the folder with a SKIP_MARKER that is the path or contains it; None if there is none."""
     while not os.path.lexists(os.path.join(path, SKIP_MARKER)):  # noqa: PTH118
         above = os.path.dirname(path)  # noqa: PTH120
         if above == path:
@@ -117,7 +141,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-# ImageNet-100 is passed around with its classes spread over train.X1, train.X2, … and val.X.
+# Copies of ImageNet-100 have their classes spread over train.X1, train.X2, … and val.X.
 _SPLIT_FOLDER: Final = re.compile(r"(train|training|val|valid|validation|test|testing)(\.\w+)?")
 
 
@@ -156,7 +180,7 @@ def open_imagefolder(path: Path, split: str | None = None) -> ImageSet:
 
 
 def split_folders(path: Path) -> dict[str, list[Path]]:
-    """Return the folders of each split; empty unless all subfolders are named like splits (a class may be `train`)."""
+    """Return the folders of each split; empty unless all subfolders are named like splits (`train` may be a class)."""
     parts: dict[str, list[Path]] = {}
     for folder in _subfolders(path):
         match = _SPLIT_FOLDER.fullmatch(folder.name)
@@ -168,7 +192,7 @@ def split_folders(path: Path) -> dict[str, list[Path]]:
 
 
 def has_class_folders(path: Path) -> bool:
-    """Return whether all images lie in at least two subfolders, below folders named like splits or not."""
+    """Return whether all images are in at least two class folders, with or without folders of splits above them."""
     tops = [top for folders in split_folders(path).values() for top in folders] or [path]
     return all(_is_divided(top) for top in tops)
 

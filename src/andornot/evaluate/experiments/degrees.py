@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from ...data import ImageSet, ResizedImages
+from ...errors import EvaluationError
 from ...model import Model
-from ..errors import EvaluationError
 from ..metrics.intervals import bootstrap
-from ..metrics.separation import MIN_IMAGES, BestFeature, best_features, random_halves
+from ..metrics.ranking import MIN_IMAGES, BestFeature, best_features, random_halves
 from ..report.figures import BarRow, BoxPanel, TopImagesRow, draw_bars, draw_boxes, draw_top_images
 from ..report.outcome import Figure, Outcome, Section, Table
 from .crops import MARGIN, MAX_OVERLAP, MIN_IN_VIEW, CropDegrees, crop_degrees, crop_pair
 
 _EXAMPLES: Final = 3
-# Images represented at a time: only their degrees are kept.
+# Representations are computed for this many images at a time, and only their degrees are kept.
 _BLOCK: Final = 1024
 
 _TOP_IMAGES, _CLASSES, _CROPS = "Images with the highest degrees", "Features and classes", "Two objects and their crops"
@@ -32,32 +32,32 @@ _NO_PAIRS: Final = "Skipped: no image has boxes of objects of exactly two classe
 
 
 class ImageActivations(NamedTuple):
-    """Resized images and their activations `(n, width)`: the same for all models with the same backbone."""
+    """Resized images and their activations `(n, width)`, shared by all models with the same backbone."""
 
     images: ResizedImages
     activations: Tensor
 
 
 def compute_activations(model: Model, images: ImageSet, progress: bool | None = None) -> ImageActivations:
-    """Read the images and run the backbone. `progress`: whether to show bars; by default when it takes long."""
-    resized = images.resized(model.size, model.recipe.fit, progress=progress is not False)
+    """Read the images and run the backbone. `progress` shows progress bars (default: if it takes long)."""
+    resized = images.resized(model.size, model.fit, progress=progress is not False)
     return ImageActivations(resized, model.activations(resized, progress=progress))
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """What all sections use; `images`, `resized`, `degrees` and `labels` have the same order."""
+    """The input of all sections; `images`, `resized`, `degrees` and `labels` have the same order."""
 
     model: Model
     images: ImageSet
     resized: ResizedImages
     degrees: Tensor  # (n, N)
-    labels: Tensor  # (n, C), with C = 0 where there are none
+    labels: Tensor  # (n, C), with C = 0 without labels
     held_out: Tensor
     best: list[BestFeature]
 
     def name(self, best: BestFeature) -> str:
-        """Return the name of its class."""
+        """Return the name of the class of a feature."""
         return self.images.class_names[best.class_number]
 
 
@@ -73,9 +73,9 @@ def evaluate_degrees(
 ) -> Outcome:
     """Evaluate possession degrees as the paper does; separation of classes needs labels, object crops need boxes.
 
-    The report shows `top` images for each of `features` features; `seed` draws the half on which features are chosen.
-    `activations`: the result of `compute_activations` for these images with the same backbone. `progress`: whether to
-    show bars; by default when it takes long.
+    The report shows `top` images for each of `features` features. `seed` determines the half of the images on which
+    features are chosen. `activations` is the result of `compute_activations` for these images with the same backbone.
+    `progress` shows progress bars (default: if it takes long).
     """
     for name, value in (("top", top), ("features", features)):
         if value < 1:
@@ -133,16 +133,16 @@ def _compare_with_chance(share: Mapping[str, float]) -> str:
 
 
 def _top_images(encoded: _Encoded, top: int, features: int) -> tuple[Section, list[dict[str, Any]]]:
-    """Return the images with the highest degrees, for features of the best separated classes, then of most variance."""
+    """Return the top images of features: first those of the best separated classes, then those of most variance."""
     degrees = encoded.degrees
     classes = {
         one.feature: one for one in reversed(encoded.best)
-    }  # of two classes with the same feature, the better separated
+    }  # if two classes have the same feature, the better separated one
     varied = degrees.std(dim=0, correction=0).argsort(descending=True, stable=True).tolist()
     chosen = list(dict.fromkeys([*(one.feature for one in encoded.best), *varied]))[:features]
     rows, metrics = [], []
     for feature in chosen:
-        # Ties keep the order of the data.
+        # A stable sort keeps ties in the order of the data.
         highest, numbers = (column[:top] for column in degrees[:, feature].sort(descending=True, stable=True))
         names = [encoded.images.name(number) for number in numbers.tolist()]
         row: dict[str, Any] = {"feature": feature, "images": names, "degrees": highest.tolist()}
@@ -166,7 +166,7 @@ def _top_images(encoded: _Encoded, top: int, features: int) -> tuple[Section, li
 
 
 def _classes(encoded: _Encoded, panels: int) -> tuple[Section, dict[str, Any] | None]:
-    """Return how well the best feature of each class separates it, as a table and as box plots."""
+    """Return a table and box plots of how well the best feature of each class separates it."""
     best = encoded.best
     if not best:
         return Section(_CLASSES, _reason_without_classes(encoded)), None
@@ -262,7 +262,7 @@ def _example(encoded: _Encoded, measured: CropDegrees, row: int, features: Mappi
     names = [encoded.images.class_names[number] for number in pair.classes]
     crops = crop_pair(encoded.images.read(pair.number), pair, encoded.model)
     bars = [f"{name}\n(feature {features[number]})" for name, number in zip(names, pair.classes, strict=True)]
-    # The own crop of the second feature is the last image.
+    # The crop of the second object is the last image.
     degrees = dict(zip(bars, [first, [second[0], second[2], second[1]]], strict=True))
     titles = ["whole image", *(f"crop of {name}" for name in names)]
     return BarRow(titles, [encoded.resized[pair.number], *crops], degrees)

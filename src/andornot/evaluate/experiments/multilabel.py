@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from ...data import ImageSet, ResizedImages
 from ...data.resized import UncroppedImages
-from ...errors import unknown
+from ...errors import EvaluationError, unknown
 from ...model import Model
+from ...probes import fit_linear
 from ...ssl.views import CropBox, SampledParams, Views, ViewSettings
-from ..errors import EvaluationError
 from ..metrics.ranking import VARIANTS, Variant, mean_average_precision
-from ..report.outcome import Outcome, Section, Table
+from ..report.outcome import Cell, Outcome, Section, Table
 from .probing import (
+    CONVERGED,
     BatchSize,
     Epochs,
     Inputs,
@@ -36,10 +37,10 @@ from .probing import (
 )
 from .sets import check_labels
 
-# The paper's, for views of 224: images are resized to the first, and crops have these sides.
+# The paper's side lengths of crops, for views of 224; images are resized to the first.
 CROP_SIDES: Final = (640, 576, 512, 384, 320)
 VIEW_SIDE: Final = 224
-# "resized to 640 × 640": the whole image, because objects may be at its border.
+# The paper's "resized to 640 × 640" is read as the whole image, because objects may be at its border.
 _FIT: Final = "squash"
 DIFFICULT: Final = (
     "no image is ignored: labels are used as the source gives them. voc leaves out difficult objects, so an image with "
@@ -51,7 +52,7 @@ DIFFICULT: Final = (
 class ActivationCache:
     """Images and activations shared by models with the same backbone on the same data.
 
-    `images` by split and size; `activations` `(n, width)` by hash of the backbone, split and size.
+    `images` are stored by split and size, `activations` `(n, width)` by hash of the backbone, split and size.
     """
 
     images: dict[tuple[str, int], ResizedImages] = field(default_factory=dict)
@@ -59,12 +60,12 @@ class ActivationCache:
 
 
 class MultilabelConfig(ProbeConfig):
-    """Training of the layer, and the variant of average precision.
+    """Training settings of the linear layer, and the variant of average precision.
 
     Epochs and learning rate are the paper's. It does not state the rest: momentum 0.9, no weight decay, batches of 32
     as in its pretraining, and cosine decay are our assumptions.
 
-    `cached` inputs come from `cached_views` random crops of each image, or with 0 from the image as it is evaluated.
+    `cached` inputs come from `cached_views` random crops of each image, or with 0, from the evaluation view.
     With possession degrees as `probe_input`, different heads on the same backbone can be compared.
     """
 
@@ -90,9 +91,13 @@ class MultilabelConfig(ProbeConfig):
 
 @dataclass(frozen=True)
 class MultilabelResult:
-    """mAP from 0 to 1; `by_class` has None for a class that no test image shows."""
+    """mAP from 0 to 1; `by_class` has None for a class that no test image shows.
+
+    `converged` is the mAP of `fit_linear` on whole images, which does not depend on how far SGD converges.
+    """
 
     mean: float
+    converged: float
     by_class: dict[str, float | None]
     variant: Variant
     difficult: str
@@ -108,10 +113,10 @@ def measure_multilabel(
     cache: ActivationCache | None = None,
     progress: bool | None = None,
 ) -> MultilabelResult:
-    """Train a linear layer on `train` with one sigmoid for each class, and return its mAP on `test`.
+    """Train a linear layer with one sigmoid per class on `train`, and return its mAP on `test`.
 
-    `cache` is filled with images and activations for the next model with the same backbone on the same data.
-    `progress`: whether to show bars; by default when it takes long.
+    `cache` stores images and activations for the next model with the same backbone on the same data. `progress` shows
+    progress bars (default: if it takes long).
     """
     check_labels(train, test)
     generator = torch.Generator().manual_seed(config.seed)
@@ -140,8 +145,13 @@ def measure_multilabel(
             generator,
             progress=progress,
         )
-        scores: Tensor = layer(whole.inputs("test", test_images)).detach().cpu()
-    precision = mean_average_precision(scores, _labels(test_images), config.variant)
+        tested = whole.inputs("test", test_images)
+        known = whole.images("training", train)
+        scores: dict[str, Tensor] = {
+            "paper": layer(tested).detach().cpu(),
+            "converged": fit_linear(whole.inputs("training", known), _labels(known))(tested).cpu(),
+        }
+    precision, converged = (mean_average_precision(of, _labels(test_images), config.variant) for of in scores.values())
     protocol = {
         "evaluation": "multilabel",
         **common_protocol(features, config, backbone_hash, train_images, test_images),
@@ -152,7 +162,7 @@ def measure_multilabel(
             "resized_to": train_images.size,
             "fit": _FIT,
             "crop_sides": [round(side * train_images.size / CROP_SIDES[0]) for side in CROP_SIDES],
-            "width_and_height": "drawn independently",
+            "shape": "square",
             "flip": 0.0,
             "features": f"cached, of {config.cached_views} crops per image" if config.cached else "of new crops",
         }
@@ -161,10 +171,11 @@ def measure_multilabel(
         "evaluation_view": evaluation_view(model, test_images, _FIT),
         "average_precision": config.variant,
         "difficult": DIFFICULT,
+        "converged_probe": CONVERGED,
         "classes_without_test_images": [test_images.class_names[number] for number in precision.skipped],
     }
     by_class = dict(zip(test_images.class_names, precision.by_class, strict=True))
-    return MultilabelResult(precision.mean, by_class, config.variant, DIFFICULT, protocol)
+    return MultilabelResult(precision.mean, converged.mean, by_class, config.variant, DIFFICULT, protocol)
 
 
 def evaluate_multilabel(
@@ -178,7 +189,8 @@ def evaluate_multilabel(
     """Report `measure_multilabel`: the mean average precision, and that of each class."""
     result = measure_multilabel(model, train, test, config, progress=progress)
     images, skipped = result.protocol["images"], result.protocol["classes_without_test_images"]
-    means = Table(f"Mean average precision ({result.variant}).", ["", "mAP"], [["all classes", result.mean]])
+    rows: list[list[Cell]] = [["all classes", result.mean], ["all classes, converged probe", result.converged]]
+    means = Table(f"Mean average precision ({result.variant}).", ["", "mAP"], rows)
     classes = Table(
         f"Average precision of each class ({result.variant}).",
         ["class", "AP"],
@@ -190,16 +202,18 @@ def evaluate_multilabel(
     return Outcome(
         "Multilabel classification",
         f"mAP {result.mean:.3f} ({result.variant}) over {len(result.by_class) - len(skipped)} classes on "
-        f"{images['test']:,} test images, with one linear layer.",
-        {"mAP": result.mean, "by_class": result.by_class},
+        f"{images['test']:,} test images, with one linear layer; {result.converged:.3f} if it is trained to "
+        "convergence on standardised features.",
+        {"mAP": result.mean, "converged_mAP": result.converged, "by_class": result.by_class},
         result.protocol,
         [Section("Average precision", text, [means, classes])],
     )
 
 
 class ScaleCrops:
-    """The paper's crops: width and height are drawn from `CROP_SIDES`, then the position; resized to `size`.
+    """The paper's crops: squares with a random side from `CROP_SIDES` and a random position, resized to `size`.
 
+    The paper draws "the width and height" from these sides; public code with this list draws one side for both.
     `CROP_SIDES` are for images of 640 × 640, and are scaled to the given images.
     """
 
@@ -214,11 +228,11 @@ class ScaleCrops:
         """Draw the crops."""
         count, side = len(images), images.shape[-1]
         sides = torch.tensor(CROP_SIDES) * side / CROP_SIDES[0]
-        lengths = sides.round()[torch.randint(len(CROP_SIDES), (2, count), generator=generator)]
-        # The product may round up to the number of positions.
+        lengths = sides.round()[torch.randint(len(CROP_SIDES), (count,), generator=generator)]
+        # The product can round up to the number of positions.
         positions = (torch.rand(2, count, generator=generator) * (side - lengths + 1)).floor().minimum(side - lengths)
-        (top, left), (height, width) = positions.to(images.device), lengths.to(images.device)
-        return CropBox(top, left, height, width, flip=torch.zeros_like(top, dtype=torch.bool))
+        (top, left), length = positions.to(images.device), lengths.to(images.device)
+        return CropBox(top, left, length, length, flip=torch.zeros_like(top, dtype=torch.bool))
 
 
 def _training_images(model: Model, images: ImageSet, progress: bool | None) -> ResizedImages:

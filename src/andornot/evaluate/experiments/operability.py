@@ -1,4 +1,4 @@
-"""Measure operability: does a query made by an operator find what the plain image finds?"""
+"""Measure operability: whether a query computed by an operator finds what the plain image finds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,25 @@ from ...logic import Formula
 from ...progress import track
 from ..metrics.operability import Key, Measurement, Rates
 from ..metrics.ranking import occurrence_rates
-from .conditions import TRUTH, Condition, GalleryTruths, condition_rates, truth_rates
-from .operators import OPERATORS, Operands, Operator, Space, gallery_vectors, in_space, query_vectors
+from .operators import (
+    OPERATORS,
+    TRUTH,
+    Condition,
+    GalleryTruths,
+    Operands,
+    Operator,
+    Space,
+    condition_rates,
+    gallery_vectors,
+    in_space,
+    query_vectors,
+    truth_rates,
+)
 from .retrieval import EncodedImages, EncodedTask
 
 # Number of neighbours averaged in `near_b`.
 NEIGHBOURS: Final = 20
-# Query images of each class used to tune a weight: the other classes have enough of them together.
+# Query images per class used to tune a weight; all other classes together provide enough of them.
 TUNING_IMAGES: Final = 6
 
 
@@ -32,7 +44,7 @@ def measure_operability(
     conditions: Sequence[Condition] = (),
     progress: bool | None = None,
 ) -> Measurement:
-    """Return occurrence rates for each way to search, over all pairs of classes."""
+    """Return occurrence rates for each search method, over all pairs of classes."""
     search = _TaskSearch(task, top)
     weights = _tuned_weights(search, [operator for operator in operators if operator.weights])
     rates: dict[Key, list[Tensor]] = {}
@@ -51,6 +63,7 @@ def measure_operability(
     return Measurement(
         measured | (_measure_conditions(task, conditions, top, progress) if conditions else {}),
         torch.stack([shares[list(pair)] for pair in task.pairs]),
+        list(task.pairs),
     )
 
 
@@ -66,7 +79,7 @@ def _measure_conditions(
     plain_truths = {number: truths.of_queries(of_class) for number, of_class in degrees.items()}
     expanded = {number: truths.of_queries(of_class, expanded=True) for number, of_class in degrees.items()}
     plain: dict[str, list[Tensor]] = {"a": [], "ab": []}
-    # By formula: with a weight of 1 it is the condition without weights.
+    # Keyed by formula, because a weight of 1 gives the same condition as no weight.
     found: dict[tuple[str, Formula], list[Tensor]] = {
         (condition.query, formula): [] for condition in conditions for formula in condition.formulas
     }
@@ -103,7 +116,7 @@ def _labels_of(task: EncodedTask, a: int, b: int) -> Tensor:
 
 
 class _Request(NamedTuple):
-    """Queries `(q, d)` of one way to search, for the pair in its order (0), reversed (1), or both (None)."""
+    """Queries `(q, d)` of one search method, for the pair in its order (0), reversed (1), or both (None)."""
 
     key: Key
     order: int | None
@@ -163,7 +176,7 @@ class _TaskSearch:
 
 
 def _plain_requests(search: _TaskSearch, operators: Sequence[Operator], pair: tuple[int, int]) -> Iterator[_Request]:
-    """Yield the references: plain images, by each distance in use."""
+    """Yield the reference queries: plain images, for each distance in use."""
     for distance in dict.fromkeys(distance for operator in operators for distance in operator.distances):
         space: Space = "features" if distance == "features" else "representation"
         for order, ordered in enumerate((pair, pair[::-1])):
@@ -175,7 +188,7 @@ def _plain_requests(search: _TaskSearch, operators: Sequence[Operator], pair: tu
 def _requests(
     search: _TaskSearch, operator: Operator, pair: tuple[int, int], weight: tuple[float, ...], most: int | None = None
 ) -> Iterator[_Request]:
-    """Yield all combinations of the operands: the first in rows, the second in columns.
+    """Yield the queries for all combinations of two operands: the first in rows, the second in columns.
 
     The third operand of the relative negation, a, is paired with b.
     """
@@ -193,7 +206,7 @@ def _requests(
 
 
 def _pair_up(x: Operands) -> Operands:
-    """Return as many images of a as of b: small classes may differ in size."""
+    """Truncate the images of a and b to the same number, because small classes may differ in size."""
     count = min(len(x.a), len(x.b))
     return x._replace(a=x.a[:count], b=x.b[:count], near_b=x.near_b[:count])
 
@@ -201,7 +214,8 @@ def _pair_up(x: Operands) -> Operands:
 def _tuned_weights(search: _TaskSearch, operators: Sequence[Operator]) -> dict[Operator, list[float]]:
     """Return, for each pair of classes, the weight that is best on the pairs that share no class with it.
 
-    Best has the largest mean of (rate of a - rate of b) over those pairs; with too few classes, over all other pairs.
+    The best weight has the largest mean of (rate of a - rate of b) over those pairs, or with too few classes, over all
+    other pairs.
     """
     pairs = list(search.task.pairs)
     tuned = {}
@@ -217,6 +231,6 @@ def _tuned_weights(search: _TaskSearch, operators: Sequence[Operator]) -> dict[O
 
 
 def disjoint_pairs(pairs: Sequence[tuple[int, int]], pair: tuple[int, int]) -> list[int]:
-    """Return the indices of pairs that share no class with this one; of all others if there are none."""
+    """Return the indices of the pairs that share no class with `pair`; of all other pairs if there are none."""
     apart = [number for number, other in enumerate(pairs) if not set(other) & set(pair)]
     return apart or [number for number, other in enumerate(pairs) if other != pair] or [0]

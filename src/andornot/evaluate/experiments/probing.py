@@ -13,11 +13,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from ...data import ImageSet, ResizedImages
 from ...data.converting import Fit
 from ...data.resized import UncroppedImages, with_margin
+from ...errors import EvaluationError
 from ...model import Model
+from ...probes import DECAY
 from ...progress import track
 from ...ssl.backbones import hash_tensors
 from ...ssl.views import GREY_WEIGHTS
-from ..errors import EvaluationError
 from .config import ExperimentConfig
 
 _BATCH: Final = 128  # images encoded at once
@@ -27,6 +28,9 @@ Augment = Callable[[Tensor, torch.Generator, Tensor | None], Tensor]
 
 ProbeInput = Literal["backbone", "degrees"]
 """Input of the linear layer: the backbone's pooled activations, as in the paper, or the possession degrees."""
+CONVERGED: Final = (
+    f"logistic regression on standardised features without augmentation, L2 {DECAY:g}, L-BFGS until convergence"
+)
 PROBE_INPUTS: Final[tuple[ProbeInput, ...]] = get_args(ProbeInput)
 
 Inputs = Callable[[Tensor, torch.Generator], Tensor]
@@ -38,7 +42,7 @@ LearningRate = Annotated[float, Field(gt=0, description="learning_rate must be a
 
 
 class ProbeConfig(ExperimentConfig):
-    """Training of a linear layer. `cached` computes its inputs once instead of in each epoch: quick on a CPU."""
+    """Training settings of a linear layer. `cached` computes its inputs once instead of every epoch: fast on a CPU."""
 
     epochs: Epochs
     batch_size: BatchSize
@@ -67,12 +71,12 @@ def hash_weights(module: nn.Module) -> str:
 
 
 def backbone_key(model: Model) -> tuple[str, int, str]:
-    """Return a key that is equal for models with the same activations: they differ in their heads only."""
-    return hash_weights(model.backbone), model.size, model.recipe.fit
+    """Return a key that is equal for models with the same activations, i.e. those that differ in their heads only."""
+    return hash_weights(model.backbone), model.size, model.fit
 
 
 def evaluation_images(model: Model, images: ImageSet, fit: Fit, progress: bool | None) -> ResizedImages:
-    """Return the images resized for a center crop: 8/7 of the model's size unless that is small, 256 for 224."""
+    """Return the images resized for a center crop: 8/7 of the model's size (256 for 224), unless that is small."""
     return images.resized(with_margin(model.size), fit, progress=progress is not False)
 
 
@@ -123,7 +127,7 @@ def augmented_inputs(features: ProbeFeatures, originals: UncroppedImages, augmen
 
 
 def cached_inputs(features: Tensor) -> Inputs:
-    """Return inputs from precomputed features `(V, n, width)`: those of a random one of the V views of each image."""
+    """Return inputs from precomputed features `(V, n, width)`, with a random one of the V views of each image."""
     return lambda numbers, generator: features[
         torch.randint(len(features), numbers.shape, generator=generator), numbers
     ]
@@ -137,7 +141,7 @@ def cache_views(
     generator: torch.Generator,
     progress: bool | None,
 ) -> Inputs:
-    """Compute inputs from `count` random views of each image once, and return inputs drawn from them."""
+    """Compute the features of `count` random views of each image once, and return inputs drawn from them."""
     augmented, numbers = augmented_inputs(features, UncroppedImages(images), augment), torch.arange(len(images))
     return cached_inputs(
         torch.stack([_collect(numbers, lambda part: augmented(part, generator), progress) for _ in range(count)])
@@ -155,7 +159,7 @@ def take_images(model: Model, images: ResizedImages, numbers: Tensor) -> Tensor:
 
 def new_layer(features: ProbeFeatures, outputs: int, generator: torch.Generator) -> nn.Linear:
     """Return a new linear layer: weights normal with standard deviation 0.01, bias 0."""
-    # Without initialization, which would use torch's global generator.
+    # Skip torch's initialization, which would use the global generator.
     layer = nn.Linear(features.width, outputs, device="meta").to_empty(device="cpu")
     nn.init.normal_(layer.weight, std=0.01, generator=generator)
     nn.init.zeros_(layer.bias)
@@ -199,7 +203,7 @@ def train_layer(
 def common_protocol(
     features: ProbeFeatures, config: ProbeConfig, backbone_hash: str, train: ResizedImages, test: ResizedImages
 ) -> dict[str, Any]:
-    """Return the part of the protocol that both evaluations share, as plain data."""
+    """Return the part of the protocol that linear and multilabel evaluation share, as plain data."""
     model = features.model
     inputs = {
         "backbone": f"pooled activations of the backbone ({model.backbone.name}, {model.backbone.width}), no head",

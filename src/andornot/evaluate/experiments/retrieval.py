@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ...data import ImageSet, ResizedImages
+from ...errors import EvaluationError
 from ...logic import Representation
 from ...model import Model
 from ...ssl.losses import mixup
-from ..errors import EvaluationError
 from .config import RetrievalConfig, option_name
 
 
@@ -30,7 +30,7 @@ class Mixture(NamedTuple):
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """Query and gallery images. Keys are class numbers, or pairs of them in ascending order."""
+    """Query and gallery images. Keys are class indices, or pairs of them in ascending order."""
 
     class_names: tuple[str, ...]
     gallery: ImageSet
@@ -56,7 +56,7 @@ class RetrievalTask:
 
 
 def choose_images(gallery: ImageSet, queries: ImageSet | None, config: RetrievalConfig) -> RetrievalTask:
-    """Draw the images of the task by the seed of `config`; without `queries` they are held out of the gallery."""
+    """Draw the images of the task by the seed of `config`; without `queries`, they are held out of the gallery."""
     if gallery.labels is None or (queries is not None and queries.labels is None):
         raise EvaluationError(
             "retrieval needs labelled images, and these have no labels: try digits, scenes or voc:PATH"
@@ -72,13 +72,13 @@ def choose_images(gallery: ImageSet, queries: ImageSet | None, config: Retrieval
 def _mixed_task(
     gallery: ImageSet, queries: ImageSet | None, config: RetrievalConfig, random: torch.Generator
 ) -> RetrievalTask:
-    """Make a task of images with one class each: `ab` is an overlay of random images of a and b."""
+    """Create a task from images with one class each: `ab` is an overlay of random images of a and b."""
     if len(gallery.class_names) < 2:
         raise EvaluationError("all images are of one class, 2 are needed: try digits, scenes or voc:PATH")
     if queries is None:
         order = torch.randperm(len(gallery), generator=random)
         of_class = [_alone(gallery, number, order) for number in range(len(gallery.class_names))]
-        # At most half of a class, so that some of it stays in the gallery.
+        # At most half of a class, so that the gallery has some of it.
         query_numbers = torch.cat([found[: min(2 * config.images_per_class, len(found) // 2)] for found in of_class])
         queries = gallery.subset(query_numbers)
         gallery = gallery.subset(torch.isin(torch.arange(len(gallery)), query_numbers, invert=True))
@@ -108,7 +108,7 @@ def _mixed_task(
 def _labelled_task(
     gallery: ImageSet, queries: ImageSet | None, config: RetrievalConfig, random: torch.Generator
 ) -> RetrievalTask:
-    """Make a task of images with several classes: classes with enough images, and pairs that occur together."""
+    """Create a task from images with several classes: classes with enough images, and pairs that occur together."""
     same = queries is None
     queries = gallery if queries is None else queries
     order = torch.randperm(len(gallery), generator=random)
@@ -159,7 +159,7 @@ def _labelled_task(
 
 
 def _options_for_two(counts: list[int], config: RetrievalConfig, held_out: bool) -> str:
-    """Return options by which two classes with these numbers of images take part, or an empty text if none do."""
+    """Return options with which two classes with these numbers of images take part; empty if there are none."""
     second = sorted([0, *counts])[-2]
     held = min(config.images_per_class, second // 2) if held_out else 0
     if second < (2 if held_out else 1):
@@ -183,7 +183,7 @@ def _labels(images: ImageSet) -> Tensor:
 
 
 def _alone(images: ImageSet, number: int, order: Tensor) -> Tensor:
-    """Return the indices of images with that class and no other, in the given order."""
+    """Return the indices of images with this class and no other, in the given order."""
     labels = _labels(images)
     return order[(labels[:, number] & (labels.sum(1) == 1))[order]]
 
@@ -229,7 +229,7 @@ def encode_task(model: Model, task: RetrievalTask, *, progress: bool | None = No
 
 def load_images(model: Model, images: ImageSet) -> ResizedImages:
     """Return the images at the size of the model."""
-    return images.resized(model.size, model.recipe.fit)
+    return images.resized(model.size, model.fit)
 
 
 def load_pair(model: Model, images: ImageSet | Mixture) -> ResizedImages | Tensor:

@@ -14,14 +14,13 @@ from ...logic import Formula
 from ...logic.distance import SCORES
 from ...model import Model
 from ..metrics.intervals import Interval
-from ..metrics.operability import CLOSE, RetrievalRow, summarize_runs
+from ..metrics.operability import CLOSE, RetrievalRow, compare_rows, summarize_runs
 from ..report.charts import BothRates, RateGroup, draw_both_rates, draw_rates
 from ..report.figures import SearchRow, draw_search
 from ..report.outcome import Cell, Figure, Outcome, Section, Table
-from .conditions import CONDITIONS, TRUTH
 from .config import RetrievalConfig
 from .operability import NEIGHBOURS, measure_operability
-from .operators import OPERATORS, Operator, check_operators
+from .operators import CONDITIONS, OPERATORS, TRUTH, Operator, check_operators
 from .retrieval import EncodedTask, RetrievalTask, choose_images, encode_task, load_images, load_pair
 
 Rows = Mapping[str, Sequence[RetrievalRow]]
@@ -36,10 +35,12 @@ _QUERIES: Final = {
 _NAMES: Final = {"a|b": "OR", "ab&a": "AND", "ab&~b": "NOT"}
 _DISTANCES: Final = {
     "cross-entropy": "cross-entropy",
+    "reverse-cross-entropy": "cross-entropy, reversed",
     "degrees": "cosine of degrees",
     "features": "cosine of features",
     TRUTH: "truth in each image",
 }
+_PAPER_DISTANCES: Final = ("cross-entropy", "reverse-cross-entropy", "degrees")
 _BY: Final = {"cross-entropy": "the paper's cross-entropy", "degrees": "the cosine of degrees"}
 _OPERABILITY: Final = (
     "The difference alone favours weak models: one that finds nothing is close to any reference. So the second table "
@@ -66,7 +67,7 @@ def evaluate_operability(
     operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
 ) -> Outcome:
-    """Evaluate all queries, operators and distances for one model; pass your own operators as `[*PAPER, mine]`."""
+    """Evaluate all queries, operators and distances for one model; pass custom operators as `[*PAPER, mine]`."""
     check_operators(operators)
     task = choose_images(gallery, queries, config)
     encoded = encode_task(model, task, progress=progress)
@@ -82,7 +83,7 @@ def measure_rows(
     operators: Sequence[Operator] = OPERATORS,
     progress: bool | None = None,
 ) -> list[RetrievalRow]:
-    """Search, and return a row for each query, operator and distance."""
+    """Run the searches and return a row for each query, operator and distance."""
     measured = measure_operability(task, top=config.top, operators=operators, conditions=CONDITIONS, progress=progress)
     return summarize_runs([measured], seed=config.seed)
 
@@ -98,7 +99,7 @@ def report_retrieval(
 ) -> Outcome:
     """Return the report on one or several models with the same task.
 
-    The summary begins with the model `first`, which has the most detailed tables; by default the last.
+    The summary begins with the model `first` (default: the last), which has the most detailed tables.
     """
     about = list(rows)[-1] if first not in rows else str(first)
     sections = [
@@ -110,7 +111,7 @@ def report_retrieval(
             "If an operator works, its query finds what a plain image finds: a|b what ab finds, ab&a and ab&~b what a "
             "finds. The smaller the difference to this reference, the better; for NOT, class b must disappear, too.",
         ),
-        Section("How far each operator is from its reference", _OPERABILITY, _difference_tables(rows)),
+        Section("How far each operator is from its reference", _OPERABILITY, _difference_tables(rows, about)),
         Section("Occurrence rates", _GROUPS, list(_charts(rows, config.top))),
         Section(
             "Operators compared",
@@ -133,10 +134,10 @@ def report_retrieval(
             **task.counts(),
             "combinations of a pair, at most": config.images_per_class**2,
             "relative negation": "ab with pairs (a, b): as many combinations as for two operands",
-            "distance of cross-entropy": "-1/N Σ q·log g, with the query as target",
+            "distance of cross-entropy": "-1/N Σ q·log g, with the query as target; reversed: -1/N Σ g·log q",
             "tuning": "largest rate of a minus rate of b, on pairs that share no class",
             "runs": {name: len(found[0].runs) for name, found in rows.items()},
-            "interval": "95 %, bootstrap over unordered pairs of classes (means over runs), 2,000 resamples",
+            "interval": "95 %, bootstrap over classes (means over runs), 2,000 resamples",
             "chance": "the share of class a in the gallery",
         },
         sections,
@@ -145,19 +146,19 @@ def report_retrieval(
 
 
 def best_rows(rows: Sequence[RetrievalRow], query: str) -> list[RetrievalRow]:
-    """Return the rows of a query; for NOT sorted by rate of a minus rate of b, the best first."""
+    """Return the rows of a query; those of NOT are sorted by rate of a minus rate of b, best first."""
     found = [row for row in rows if row.query == query]
     return sorted(found, key=lambda row: row.b.value - row.a.value) if query.startswith("ab&~b") else found
 
 
 def _summary(rows: Rows, about: str) -> str:
-    """Return a paragraph on the model by the paper's distance, and one on the last model by the distance of search."""
+    """Return a paragraph on the model with the paper's distance, and one on the last model with that of searches."""
     parts = dict.fromkeys([(about, "cross-entropy"), (list(rows)[-1], "degrees")])
     return "\n\n".join(_rates_in_words(name, rows[name], distance) for name, distance in parts)
 
 
 def _verdict(name: str, found: Sequence[RetrievalRow]) -> str:
-    """Return whether each of the paper's operators works, by the paper's distance."""
+    """Return a sentence on whether each of the paper's operators works with the paper's distance."""
     words = {"close": "works", "apart": "falls short", "unclear": "is unclear with these images"}
     of = _of_paper(found, "cross-entropy")
     parts = ", ".join(f"{operator} {words[of[query].closeness]}" for query, operator in _NAMES.items())
@@ -179,14 +180,18 @@ def _rates_in_words(name: str, found: Sequence[RetrievalRow], distance: str) -> 
     )
 
 
-def _difference_tables(rows: Rows) -> list[Table]:
-    """Return tables of the difference to the reference: absolute, relative to (reference - chance), and over runs."""
+def _difference_tables(rows: Rows, about: str) -> list[Table]:
+    """Return tables of differences to the reference: absolute, relative to (reference - chance), paired, over runs."""
     captions = {
         "difference": "The paper's operators: mean absolute difference to the reference rate over all ordered pairs; "
         "lower is better.",
         "relative": "The same, divided by (reference rate - chance); lower is better.",
     }
     tables = [_paper_table(rows, caption, attrgetter(name)) for name, caption in captions.items()]
+    if others := {name: found for name, found in rows.items() if name != about}:
+        compared = {row.key: row for row in rows[about]}
+        caption = f"The same minus that of {about}, paired over the same pairs of classes; above 0 is worse."
+        tables.append(_paper_table(others, caption, lambda row: compare_rows(row, compared[row.key])))
     several = {name: found for name, found in rows.items() if len(found[0].runs) > 1}
     if several:
         counts = ", ".join(f"{name} {len(found[0].runs)}" for name, found in several.items())
@@ -200,7 +205,7 @@ def _paper_table(rows: Rows, caption: str, cell: Callable[[RetrievalRow], Cell])
     columns = list(_QUERIES.values())
     lines: list[list[Cell]] = []
     for name, found in rows.items():
-        for distance in ("cross-entropy", "degrees"):
+        for distance in _PAPER_DISTANCES:
             of = _of_paper(found, distance)
             lines.append([name, _DISTANCES[distance], *(cell(of[query]) for query in _QUERIES)])
     return Table(caption, ["model", "compared by", *columns], lines, best=dict.fromkeys(columns, "low"))
@@ -209,7 +214,7 @@ def _paper_table(rows: Rows, caption: str, cell: Callable[[RetrievalRow], Cell])
 def _charts(rows: Rows, top: int) -> list[Figure]:
     """Return the paper's bar chart for each distance."""
     charts = []
-    for distance in ("cross-entropy", "degrees"):
+    for distance in _PAPER_DISTANCES:
         groups = [
             RateGroup("like ab", {"ab": _rates(rows, "ab", distance), "a|b": _rates(rows, "a|b", distance)}),
             RateGroup(
@@ -221,7 +226,7 @@ def _charts(rows: Rows, top: int) -> list[Figure]:
                     "ab&~b, keeping a": _rates(rows, "ab&~b|a", distance),
                 },
             ),
-            # Over all ordered pairs, class a after ab&b equals class b after ab&a.
+            # Over all ordered pairs, the rate of a for ab&b equals that of b for ab&a.
             RateGroup(
                 "like b",
                 {

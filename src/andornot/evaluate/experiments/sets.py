@@ -1,10 +1,10 @@
-"""Image sets of experiments: which split is trained on, tested on or searched, and whether its labels fit."""
+"""Image sets of experiments: choose the splits to train on, test on and search, and check their labels."""
 
 from torch import Tensor
 
 from ...data import ImageSet, ResizedImages, open_images, scenes, source_of
-from ...data.splits import years
-from ..errors import EvaluationError
+from ...data.sources import years
+from ...errors import EvaluationError
 from ..metrics.ranking import single_classes
 
 
@@ -22,7 +22,7 @@ def train_and_test(data: str) -> tuple[ImageSet, ImageSet]:
 
 
 def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
-    """Return the images to search and the query images; None if queries are to be held out of the gallery."""
+    """Return the gallery and the query images; None if queries should be held out of the gallery."""
     images = open_images(data)
     if images.split is None and "test" in images.splits:
         return train_and_test(data)
@@ -32,7 +32,7 @@ def gallery_and_queries(data: str) -> tuple[ImageSet, ImageSet | None]:
 
 
 def attribution(data: str) -> dict[str, str]:
-    """Return the attribution that a report with these images must show, as a setting; empty if none is needed."""
+    """Return the attribution that a report with these images must show, as settings; empty if none is required."""
     return {"images": scenes.ATTRIBUTION} if source_of(data) == "scenes" else {}
 
 

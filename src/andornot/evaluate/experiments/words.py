@@ -1,4 +1,4 @@
-"""Words as queries on labelled images: does the name of a class find its images, alone and in conditions?"""
+"""Evaluate words as queries on labelled images: whether class names find their images, alone and in conditions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from ...data import ImageSet, ResizedImages
-from ...errors import unknown as not_known
-from ...model import Model
-from ...words import (
+from ...concepts import (
     ImageNetVocabulary,
     Meaning,
     ModelVocabulary,
@@ -19,28 +16,31 @@ from ...words import (
     truth_of,
     vocabulary_for,
 )
-from ..errors import EvaluationError
+from ...data import ImageSet, ResizedImages
+from ...errors import EvaluationError
+from ...errors import unknown as not_known
+from ...model import Model
 from ..metrics.intervals import MeanStd
 from ..metrics.ranking import average_precision, precision_at
 from ..report.outcome import Outcome, Section, Table
-from .conditions import GalleryTruths
+from .operators import GalleryTruths
 
 # Class names that WordNet spells differently, or uses for something else.
 SPELLINGS: Final = {"motorbike": "motorcycle", "tvmonitor": "television"}
-# Images that a pair of classes needs to take part: with exactly these two, and with each alone.
+# The number of images that a pair of classes needs: with exactly these two classes, and with each one alone.
 _MIN_BOTH, _MIN_ALONE = 9, 12
 
 QUERY_KINDS: Final = ("word", "one image", "like of three", "word and image")
-# Example images drawn for a class: "one image" uses the first, "like of three" all of them.
+# Example images drawn per class: "one image" uses the first, "like of three" all of them.
 _EXAMPLES: Final = 3
 
 Scores = dict[str, Tensor]
-"""By kind of word query: the truth of each class in each image `(n, classes)`."""
+"""The truth of each class in each image `(n, classes)`, by kind of word query."""
 
 
 @dataclass(frozen=True)
 class _KnownClasses:
-    """Classes whose names are known words: numbers, names and meanings; and the error message of each other class."""
+    """Classes whose names are known words (indices, names and meanings), and the error messages of all others."""
 
     numbers: Sequence[int]
     names: Sequence[str]
@@ -71,9 +71,9 @@ def evaluate_words(
     draws: int = 5,
     seed: int = 0,
 ) -> Outcome:
-    """Measure class names as queries: alone, two joined by `and` and `and not`, and compared with example images.
+    """Evaluate class names as queries: alone, in pairs with `and` and `and not`, and compared with example images.
 
-    `spellings` maps a class to the word to use instead of its name. `draws` is how often example images are drawn.
+    `spellings` maps a class to the word to use instead of its name. Example images are drawn `draws` times.
     """
     for name, number in (("top", top), ("draws", draws)):
         if number < 1:
@@ -83,12 +83,12 @@ def evaluate_words(
     for name in spellings or ():
         if name not in images.class_names:
             raise EvaluationError(not_known("class", name, images.class_names))
-    words = vocabulary_for(model)
+    words = vocabulary_for(model.backbone)
     classes = _look_up_classes(words, images.class_names, {**SPELLINGS, **(spellings or {})})
-    resized = images.resized(model.size, model.recipe.fit)
+    resized = images.resized(model.size, model.fit)
     all_labels = _labels(resized)
     labels = all_labels[:, list(classes.numbers)]
-    evidence, degrees = _encode(model, words, resized)
+    evidence, degrees = _encode(model, words, images, resized)
     scores = _score_classes(words, classes, evidence)
     single, pairs = _measure_classes(scores, labels, classes, top), measure_pairs(scores, labels, top)
     means = {kind: _class_means(single[kind]) for kind in scores}
@@ -142,10 +142,14 @@ def _labels(images: ResizedImages) -> Tensor:
     return torch.as_tensor(images.labels) > 0
 
 
-def _encode(model: Model, words: ModelVocabulary, images: ResizedImages) -> tuple[Tensor, Tensor]:
-    """Return the evidence for words and the possession degrees, from one pass over the images."""
+def _encode(model: Model, words: ModelVocabulary, images: ImageSet, readable: ResizedImages) -> tuple[Tensor, Tensor]:
+    """Return the evidence for words and the possession degrees, from one pass over the readable images."""
+    model.reserve(len(readable))
+    parts = images.subset(readable.kept).read_parts(model.size) if model.sees_all else [readable]
     encoded = [
-        (words.evidence(maps).cpu(), model.backbone.pool(maps).cpu()) for maps in model.iter_feature_maps(images)
+        (words.evidence(maps).cpu(), model.backbone.pool(maps).cpu())
+        for part in parts
+        for maps in model.iter_feature_maps(part)
     ]
     evidence, activations = zip(*encoded, strict=True)
     return torch.cat(evidence), model.encode_activations(torch.cat(activations)).degrees
@@ -238,10 +242,10 @@ def compare_with_examples(
     draws: int,
     seed: int,
 ) -> ExampleComparison | None:
-    """Compare word and example images of each class, by word truths and labels `(n, classes)`; None without examples.
+    """Compare words and example images as queries for each class; None without examples.
 
-    Examples are drawn from the images that show a class and nothing else, `alone` `(n, classes)`, and are left out
-    of the ranking for every kind of query.
+    Truths of words and labels are `(n, classes)`. Examples are drawn from the images that show only that class, `alone`
+    `(n, classes)`, and are excluded from the ranking for every kind of query.
     """
     truths, random = GalleryTruths(degrees), torch.Generator().manual_seed(seed)
     runs: dict[str, list[dict[str, tuple[float, float]]]] = {}

@@ -16,7 +16,7 @@ _NUM_RESAMPLES: Final = 2000
 
 @dataclass(frozen=True)
 class MeanStd:
-    """Mean and standard deviation of a metric that was measured several times."""
+    """Mean and standard deviation of a metric over several runs."""
 
     mean: float
     std: float
@@ -63,33 +63,53 @@ def wilson(rate: float, count: int) -> Interval:
     z = 1.959964
     center = (rate + z * z / (2 * count)) / (1 + z * z / count)
     reach = z / (1 + z * z / count) * math.sqrt(rate * (1 - rate) / count + z * z / (4 * count * count))
-    # Rounding must not move an end past the rate at rates of 0 and 1.
+    # Keep the rate within the interval despite rounding, at rates of 0 and 1.
     return Interval(rate, max(min(center - reach, rate), 0.0), min(max(center + reach, rate), 1.0))
 
 
-def bootstrap(values: Tensor, seed: int = 0) -> Interval:
-    """Return the mean of `(pairs, …)` and its 95 % interval from 2,000 bootstrap resamples of the pairs."""
-    means = _pair_means(values)
-    return _interval(float(means.mean()), means[_resamples(len(means), seed)].mean(1))
+ClassPairs = Sequence[tuple[int, int]]
+"""The pair of classes of each row of a measurement."""
 
 
-def bootstrap_ratio(values: Tensor, bases: Tensor, seed: int = 0) -> Interval | None:
-    """Return the ratio of the means of `(pairs, …)` and its interval; None if the mean of `bases` may be 0 or less."""
-    means, below = _pair_means(values), _pair_means(bases)
-    drawn = _resamples(len(means), seed)
-    resampled = below[drawn].mean(1)
+def bootstrap(values: Tensor, seed: int = 0, *, pairs: ClassPairs | None = None) -> Interval:
+    """Return the mean of `(rows, …)` and its 95 % interval from 2,000 bootstrap resamples of the rows.
+
+    If rows are `pairs` of classes, classes are resampled instead, because pairs that share a class are not independent.
+    The weight of a pair is the product of the numbers of times its classes were drawn.
+    """
+    means = _row_means(values)
+    weights = _weights(len(means), seed, pairs)
+    return _interval(float(means.mean()), weights @ means)
+
+
+def bootstrap_ratio(
+    values: Tensor, bases: Tensor, seed: int = 0, *, pairs: ClassPairs | None = None
+) -> Interval | None:
+    """Return the ratio of the means of `(rows, …)` and its interval; None if the mean of `bases` may be 0 or less."""
+    means, below = _row_means(values), _row_means(bases)
+    weights = _weights(len(means), seed, pairs)
+    resampled = weights @ below
     if float(torch.quantile(resampled, 0.025)) <= 0:
         return None
-    ratios = means[drawn].mean(1) / resampled.clamp(min=1e-12)
+    ratios = (weights @ means) / resampled.clamp(min=1e-12)
     return _interval(float(means.mean() / below.mean()), ratios)
 
 
-def _pair_means(values: Tensor) -> Tensor:
+def _row_means(values: Tensor) -> Tensor:
     return values.double().flatten(1).mean(1)
 
 
-def _resamples(count: int, seed: int) -> Tensor:
-    return torch.randint(count, (_NUM_RESAMPLES, count), generator=torch.Generator().manual_seed(seed))
+def _weights(rows: int, seed: int, pairs: ClassPairs | None) -> Tensor:
+    """Return the weight of each row in each resample, `(resamples, rows)`; they sum to 1 over rows."""
+    numbers = torch.arange(rows) if pairs is None else torch.unique(torch.tensor(pairs))
+    drawn = torch.randint(len(numbers), (_NUM_RESAMPLES, len(numbers)), generator=torch.Generator().manual_seed(seed))
+    counts = torch.zeros(drawn.shape, dtype=torch.float64).scatter_add_(1, drawn, torch.ones_like(drawn).double())
+    if pairs is not None:
+        places = torch.searchsorted(numbers, torch.tensor(pairs))
+        counts = counts[:, places[:, 0]] * counts[:, places[:, 1]]
+    sums = counts.sum(1, keepdim=True)
+    # Drop resamples that contain no pair.
+    return (counts / sums)[sums[:, 0] > 0]
 
 
 def _interval(value: float, resampled: Tensor) -> Interval:

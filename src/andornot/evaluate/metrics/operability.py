@@ -1,4 +1,4 @@
-"""Operability: the difference between a query made by an operator and the plain query it should behave like."""
+"""Operability: the difference between a query computed by an operator and the plain query it should behave like."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from .intervals import Interval, MeanStd, bootstrap, bootstrap_ratio
+from .intervals import ClassPairs, Interval, MeanStd, bootstrap, bootstrap_ratio
 
 Query = Literal["a|b", "ab&a", "ab&~b", "ab&~b|a"]
-"""Queries of the retrieval task; the last is the paper's relative negation, which keeps what a and b share."""
+"""Queries of the retrieval task; the last is the paper's relative negation, which keeps features that a and b share."""
 
 # The plain query that each query should behave like.
 REFERENCES: Final[dict[Query, str]] = {"a|b": "ab", "ab&a": "a", "ab&~b": "a", "ab&~b|a": "a"}
 
 Closeness = Literal["close", "apart", "unclear"]
 
-# A rate is close to its reference if they differ by at most this share of (reference - chance).
+# A rate is close to its reference if they differ by at most this fraction of (reference - chance).
 CLOSE: Final = 0.2
 
 
@@ -40,7 +40,7 @@ def closeness(shift: Interval, above_chance: float | None) -> Closeness:
 
 
 class Key(NamedTuple):
-    """A way to search: query, name of the operator ("" for a plain image), and distance."""
+    """A search method: query, name of the operator ("" for a plain image), and distance."""
 
     query: str
     operator: str
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """Occurrence rates `(pairs, 2, 3)` of one way to search: of class a, class b, and both in one image.
+    """Occurrence rates `(pairs, 2, 3)` of one search method: of class a, class b, and both in one image.
 
     The middle dimension is the order of the pair: (a, b), then (b, a). `weights` has the tuned weight of each pair.
     """
@@ -60,21 +60,22 @@ class Rates:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Rates of one model for each way to search, and the share `(pairs, 2)` of class a in the gallery."""
+    """Rates of one model per search method, the fraction `(pairs, 2)` of class a in the gallery, and the classes."""
 
     rates: dict[Key, Rates]
     chance: Tensor
+    pairs: ClassPairs
 
     def to_data(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         rates = [[*key, found.values.tolist(), found.weights] for key, found in self.rates.items()]
-        return {"rates": rates, "chance": self.chance.tolist()}
+        return {"rates": rates, "chance": self.chance.tolist(), "pairs": [list(pair) for pair in self.pairs]}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Measurement:
-        """Return the measurement that `to_data` made the data from."""
+        """Restore a measurement from the result of `to_data`."""
         rates = {Key(*key): Rates(torch.tensor(values), tuple(weights)) for *key, values, weights in data["rates"]}
-        return cls(rates, torch.tensor(data["chance"]))
+        return cls(rates, torch.tensor(data["chance"]), [(a, b) for a, b in data["pairs"]])
 
 
 class Run(NamedTuple):
@@ -87,10 +88,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class RetrievalRow:
-    """Metrics of one way to search, over all ordered pairs of classes and all runs.
+    """Metrics of one search method, over all ordered pairs of classes and all runs.
 
-    `shift` is the mean of (rate of a - reference) over pairs, `difference` the mean of its absolute value. `relative`
-    is `difference` / (reference - chance), because a model that finds nothing has a small difference, too; None if
+    `shift` is the mean of (rate of a - reference) over pairs, `difference` the mean of its absolute value, `by_pair`
+    that of each unordered pair of classes, in the order of the task, for paired comparisons of models. `relative`
+    is `difference` / (reference - chance), because a model that finds nothing has a small difference as well; None if
     the reference may not be above chance.
     """
 
@@ -106,16 +108,18 @@ class RetrievalRow:
     difference: Interval
     relative: Interval | None
     runs: tuple[Run, ...]
+    by_pair: tuple[float, ...]
+    pairs: tuple[tuple[int, int], ...]
     weights: tuple[float, ...] = ()
 
     @property
     def key(self) -> Key:
-        """Return the way to search."""
+        """Return the search method."""
         return Key(self.query, self.operator, self.distance)
 
     @property
     def closeness(self) -> Closeness:
-        """Return whether it finds as much of class a as its reference."""
+        """Return whether the rate of class a is close to that of the reference."""
         return closeness(self.shift, None if self.relative is None else self.reference - self.chance)
 
     def over_runs(self, metric: str) -> MeanStd:
@@ -124,11 +128,11 @@ class RetrievalRow:
 
 
 def summarize_runs(runs: Sequence[Measurement], *, seed: int = 0) -> list[RetrievalRow]:
-    """Return means over all ordered pairs and runs, with intervals from a bootstrap over pairs of classes.
+    """Return means over all ordered pairs and runs, with intervals from a bootstrap over classes.
 
-    The interval shows the variation over classes, `RetrievalRow.runs` the variation over trainings.
+    The interval shows the variation over classes, `RetrievalRow.runs` the variation over training runs.
     """
-    chance = runs[0].chance
+    chance, pairs = runs[0].chance, runs[0].pairs
     rows = []
     for key in runs[0].rates:
         values = torch.stack([run.rates[key].values for run in runs])  # (runs, pairs, 2, 3)
@@ -139,16 +143,26 @@ def summarize_runs(runs: Sequence[Measurement], *, seed: int = 0) -> list[Retrie
         rows.append(
             RetrievalRow(
                 *key,
-                a=bootstrap(a.mean(0), seed),
-                b=bootstrap(b.mean(0), seed),
+                a=bootstrap(a.mean(0), seed, pairs=pairs),
+                b=bootstrap(b.mean(0), seed, pairs=pairs),
                 both=float(both.mean()),
                 reference=float(reference.mean()),
                 chance=float(chance.mean()),
-                shift=bootstrap((a - reference).mean(0), seed),
-                difference=bootstrap(difference.mean(0), seed),
-                relative=bootstrap_ratio(difference.mean(0), reference.mean(0) - chance, seed),
+                shift=bootstrap((a - reference).mean(0), seed, pairs=pairs),
+                difference=bootstrap(difference.mean(0), seed, pairs=pairs),
+                relative=bootstrap_ratio(difference.mean(0), reference.mean(0) - chance, seed, pairs=pairs),
                 runs=tuple(Run(*(float(of[run].mean()) for of in (a, b, difference))) for run in range(len(runs))),
+                by_pair=tuple(difference.mean((0, 2)).tolist()),
+                pairs=tuple(pairs),
                 weights=tuple(weight for run in runs for weight in run.rates[key].weights),
             )
         )
     return rows
+
+
+def compare_rows(row: RetrievalRow, other: RetrievalRow, *, seed: int = 0) -> Interval | None:
+    """Return `relative` of a row minus that of another, paired by pairs of classes; None if either is missing."""
+    if row.relative is None or other.relative is None:
+        return None
+    one, two = (torch.tensor(found.by_pair).double() / (found.reference - found.chance) for found in (row, other))
+    return bootstrap((one - two).unsqueeze(1), seed, pairs=row.pairs)

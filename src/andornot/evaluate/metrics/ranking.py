@@ -1,27 +1,26 @@
-"""Metrics of rankings: average precision, precision at k, occurrence rates, and accuracy of nearest neighbours."""
+"""Metrics of rankings: average precision, precision at k, occurrence rates, and the area under the ROC curve."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...errors import unknown
-from ...similarity import knn_accuracy as knn_accuracy
-from ..errors import EvaluationError
+from ...errors import EvaluationError, unknown
+from ...probes import knn_accuracy as knn_accuracy
 
 Variant = Literal["plain", "interpolated", "11-point"]
 VARIANTS: Final[tuple[Variant, ...]] = ("plain", "interpolated", "11-point")
 
-# Queries compared at once: 120 MB against a gallery of 60,000 images. A quarter faster than 128.
+# Queries compared at once: 120 MB for a gallery of 60,000 images. A quarter faster than blocks of 128.
 _QUERY_BLOCK: Final = 512
 
 
 def average_precision(scores: Tensor, truth: Tensor, variant: Variant = "plain", ignore: Tensor | None = None) -> float:
     """Return the average precision of scores `(n,)` (higher is better) for labels `(n,)`; NaN if no label is True.
 
-    Equal scores enter the ranking together, so their order does not matter. `ignore` `(n,)` marks items that count
-    neither as found nor as missed, such as the difficult objects of Pascal VOC.
+    Equal scores are ranked together, so their order does not matter. `ignore` `(n,)` marks items that count neither as
+    positives nor as negatives, such as the difficult objects of Pascal VOC.
 
     - "plain": mean precision at the rank of each positive; the area under the step curve.
     - "interpolated": the same with the best precision at that rank or below, as in Pascal VOC since 2010.
@@ -40,7 +39,7 @@ def average_precision(scores: Tensor, truth: Tensor, variant: Variant = "plain",
     if variant != "plain":
         precision = precision.flip(0).cummax(0).values.flip(0)
     if variant == "11-point":
-        # In integers, tenths of the recall are exact.
+        # Compare integers, because tenths of the recall would be rounded.
         reached = 10 * hits[None] >= torch.arange(11)[:, None] * hits[-1]
         return precision[reached.byte().argmax(1)].mean().item()
     new_hits = hits.diff(prepend=hits.new_zeros(1))
@@ -49,7 +48,7 @@ def average_precision(scores: Tensor, truth: Tensor, variant: Variant = "plain",
 
 @dataclass(frozen=True)
 class MeanAveragePrecision:
-    """Mean over classes, average precision of each class (None without positives), and the classes left out."""
+    """Mean over classes, average precision of each class (None without positives), and the skipped classes."""
 
     mean: float
     by_class: tuple[float | None, ...]
@@ -61,7 +60,7 @@ def mean_average_precision(
 ) -> MeanAveragePrecision:
     """Return the average precision of each column of scores, labels and ignore `(n, C)`, and their mean.
 
-    A class without positives is left out of the mean and listed in `skipped`.
+    Classes without positives are excluded from the mean and listed in `skipped`.
     """
     _check(scores, truth, ignore, variant, dimensions=2)
     counted = truth if ignore is None else truth & ~ignore
@@ -104,7 +103,7 @@ def _check(scores: Tensor, truth: Tensor, ignore: Tensor | None, variant: str, d
 
 
 def precision_at(top: int, scores: Tensor, truth: Tensor) -> float:
-    """Return the share of True labels `(n,)` among the `top` highest scores `(n,)`; ties keep their order.
+    """Return the fraction of True labels `(n,)` among the `top` highest scores `(n,)`; ties keep their order.
 
     >>> precision_at(2, torch.tensor([0.1, 0.9, 0.5]), torch.tensor([True, True, False]))
     0.5
@@ -116,9 +115,9 @@ def precision_at(top: int, scores: Tensor, truth: Tensor) -> float:
 
 
 def occurrence_rates(queries: Tensor, gallery: Tensor, labels: Tensor, top: int) -> Tensor:
-    """Return the share of each label in the `top` nearest images: `(q, d)`, `(n, d)`, `(n, c)` -> `(q, c)`.
+    """Return the fraction of each label among the `top` nearest images: `(q, d)`, `(n, d)`, `(n, c)` -> `(q, c)`.
 
-    Nearest is the largest inner product. Queries are compared in blocks that reuse one buffer.
+    The nearest images have the largest inner products. Queries are compared in blocks that reuse one buffer.
     """
     labels = labels.to(queries.dtype)
     products = queries.new_empty(min(_QUERY_BLOCK, len(queries)), len(gallery))
@@ -135,3 +134,81 @@ def single_classes(labels: Tensor | None) -> Tensor | None:
     if labels is None or not bool((labels.sum(1) == 1).all()):
         return None
     return labels.to(torch.uint8).argmax(1)
+
+
+# With fewer images of a class in a half, some of many features would separate it by chance.
+MIN_IMAGES: Final = 10
+# Features ranked at once, because sorting needs several times their memory.
+_BLOCK: Final = 64
+
+
+def separation(degrees: Tensor, labels: Tensor) -> Tensor:
+    """Return the area under the ROC curve `(C, N)` of degrees `(n, N)` for each class of labels `(n, C)`.
+
+    This is the probability that an image of the class has a higher degree than another image, ties counted half
+    (Mann-Whitney U): 0.5 by chance. NaN for a class that no image or every image has.
+
+    >>> degrees = torch.tensor([[0.9, 0.5], [0.8, 0.5], [0.1, 0.5]])
+    >>> separation(degrees, torch.tensor([[True], [True], [False]]))
+    tensor([[1.0000, 0.5000]], dtype=torch.float64)
+    """
+    if degrees.ndim != 2 or labels.ndim != 2 or len(degrees) != len(labels):
+        raise EvaluationError(
+            f"degrees {tuple(degrees.shape)} and labels {tuple(labels.shape)} do not match: "
+            "expected (n, N) and (n, C) for the same n images"
+        )
+    members = labels.double()
+    inside = members.sum(0).unsqueeze(1)
+    ranks = [members.T @ _ranks(block) for block in torch.split(degrees, _BLOCK, dim=1)]
+    wins = torch.cat(ranks, dim=1) - inside * (inside + 1) / 2
+    return wins / (inside * (len(labels) - inside))
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Return the rank of each value `(n, N)` in its column, from 1; ties get their mean rank."""
+    columns = values.T.contiguous()
+    ordered = columns.sort(dim=1).values
+    below = torch.searchsorted(ordered, columns)
+    not_above = torch.searchsorted(ordered, columns, right=True)
+    return ((below + not_above + 1).double() / 2).T
+
+
+class BestFeature(NamedTuple):
+    """The feature that separates a class best, chosen on one half of the images and measured on the other."""
+
+    class_number: int
+    feature: int
+    area_chosen: float
+    area_held_out: float
+    median_inside: float  # degrees in held-out images of the class
+    median_outside: float  # degrees in the other held-out images
+
+
+def random_halves(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the sorted indices of two random halves: one to choose features on and one to measure on."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return order[: count // 2].sort().values, order[count // 2 :].sort().values
+
+
+def best_features(degrees: Tensor, labels: Tensor, chosen_on: Tensor, held_out: Tensor) -> list[BestFeature]:
+    """Return the best feature of each class, the best separated class first, by degrees `(n, N)` and labels `(n, C)`.
+
+    The area is biased on the half where the feature was chosen, so it is also measured on the other half. Classes with
+    fewer than `MIN_IMAGES` positives or negatives in a half are left out.
+    """
+    enough = [labels[half].sum(0).clamp(max=len(half) - labels[half].sum(0)) for half in (chosen_on, held_out)]
+    classes = (torch.minimum(*enough) >= MIN_IMAGES).nonzero().flatten()
+    areas, features = separation(degrees[chosen_on], labels[chosen_on][:, classes]).max(dim=1)
+    tested, members = degrees[held_out][:, features], labels[held_out][:, classes]
+    found = [
+        BestFeature(
+            int(classes[row]),
+            int(features[row]),
+            float(areas[row]),
+            float(separation(tested[:, [row]], members[:, [row]])),
+            float(tested[members[:, row], row].median()),
+            float(tested[~members[:, row], row].median()),
+        )
+        for row in range(len(classes))
+    ]
+    return sorted(found, key=lambda best: -best.area_chosen)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..errors import EvaluationError
+from ...errors import EvaluationError
 from ..metrics.intervals import Interval
 from .figures import FAINT, INK, PALETTE, literal
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:  # matplotlib takes most of a second to load
     from matplotlib.figure import Figure
 
 Rate = float | Interval
-"""Share of the top hits that show a class, from 0 to 1; NaN if unknown."""
+"""Fraction of the top hits that show a class, from 0 to 1; NaN if unknown."""
 
-BLUE, ORANGE, GREEN = PALETTE[0], PALETTE[1], PALETTE[3]  # as in the paper: like ab, like a, like b
+BLUE, ORANGE, GREEN = PALETTE[0], PALETTE[1], PALETTE[3]  # the paper's colours for queries like ab, a and b
 
 _WIDTH: Final = 10.0  # of a chart, in inches
 _LETTER: Final = 0.085  # about the width of a letter of a label, in inches
@@ -31,19 +31,19 @@ _NUMBER: Final[dict[str, Any]] = {
     "textcoords": "offset points",
     "fontsize": 7,
     "color": INK,
-    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.4},  # so that lines behind do not cross it
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.4},  # hide lines behind the text
 }
 
 
 class RateGroup(NamedTuple):
-    """Queries that should find the same, with a rate for each series; the first is the reference."""
+    """Queries that should have the same rates, with a rate for each series; the first query is the reference."""
 
     title: str
     queries: Mapping[str, Sequence[Rate]]
 
 
 class BothRates(NamedTuple):
-    """Rates of class a, which should stay, and of class b, which should go."""
+    """Rates of class a, which should be high, and of class b, which should be low."""
 
     a: Rate
     b: Rate
@@ -57,8 +57,8 @@ class BothRates(NamedTuple):
 def draw_rates(groups: Sequence[RateGroup], series: Sequence[str] = ("",), *, top: int = 50) -> Figure:
     """Draw the paper's chart: the rate of class a in the top hits of each query, with a bar for each series (method).
 
-    A colour is a group, and the dashed line the rate of its first query, which the others should be close to. With
-    several series each bar has its own dashed line. An `Interval` gets a whisker.
+    Each group has a colour, and a dashed line at the rate of its first query, which the others should be close to. With
+    several series, each bar has its own dashed line. An `Interval` is drawn with a whisker.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -99,7 +99,7 @@ def draw_both_rates(queries: Mapping[str, BothRates], reference: BothRates, *, t
         raise EvaluationError("a chart of rates needs at least one query")
     for text, both in [*queries.items(), ("the reference", reference)]:
         _check_rates(text, both)
-    # NaN is last.
+    # NaN last.
     ranked = sorted(queries.items(), key=lambda item: (math.isnan(item[1].difference), -item[1].difference))
     figure = Figure(figsize=(8.5, 1.2 + 0.5 * len(ranked)), dpi=160, layout="constrained")
     axes = figure.subplots()

@@ -22,7 +22,7 @@ _MAX_COLUMNS: Final = 3
 
 
 def literal(text: str) -> str:
-    """Return text in which matplotlib does not take dollar signs for a formula."""
+    """Escape dollar signs, which matplotlib would interpret as formulas."""
     return text.replace("$", r"\$")
 
 
@@ -72,7 +72,7 @@ def draw_search(rows: Sequence[SearchRow]) -> Figure:
     before, after = max(len(row.queries) for row in rows), max(len(row.hits) for row in rows)
     figure = Figure(figsize=(1.2 + 0.75 * (before + after), 0.85 * len(rows) + 0.3), dpi=160)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02)
-    # The first column is for the text, the one between queries and hits for an arrow.
+    # The first column has the text, the one between queries and hits an arrow.
     grid = figure.subplots(
         len(rows), before + after + 2, squeeze=False, width_ratios=[0.9, *[1] * before, 0.4, *[1] * after]
     )

@@ -1,4 +1,4 @@
-"""The outcome of an experiment: metrics for programs, tables and figures for people."""
+"""The outcome of an experiment: metrics as data, and sections of tables and figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Cell = str | int | float | MeanStd | Interval | Link | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the first column names the row. `best` says which columns have their best number marked."""
+    """Rows of cells; the first column is the name of the row. The best number is marked in the columns of `best`."""
 
     caption: str
     columns: Sequence[str]
@@ -56,7 +56,7 @@ class Section:
 class Outcome:
     """The outcome of an experiment. `metrics` and `protocol` are data for result.json, `sections` make the report.
 
-    `verdict` is one sentence in words before a summary full of numbers.
+    `verdict` is one sentence shown before the summary.
     """
 
     title: str

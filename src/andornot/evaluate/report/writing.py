@@ -1,4 +1,4 @@
-"""Write the report of an experiment: `report.html` for people and `result.json` for programs."""
+"""Write the report of an experiment: `report.html` for reading and `result.json` for programs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 
+from ...errors import EvaluationError
 from ...files import write_text
 from ...progress import format_duration
 from ...version import __version__
-from ..errors import EvaluationError
 from ..metrics.intervals import Interval, MeanStd
+from .exporting import export_sections
 from .outcome import Cell, Figure, Link, Outcome, Section, Table
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\ud
 def write_outcome(
     folder: Path, outcome: Outcome, *, settings: Mapping[str, Any], seed: int | None, seconds: float
 ) -> None:
-    """Write `report.html`, then `result.json`: if the second is there, the report is complete.
+    """Write the folder `export`, `report.html`, and last `result.json`: if it exists, the others are complete.
 
-    `settings` are what is needed to repeat the experiment, with the "command" if there is one.
+    `settings` are those needed to repeat the experiment, with the "command" if there is one.
     """
     result = to_json_data(
         {
@@ -76,6 +77,7 @@ def write_outcome(
     page = make_page(result, outcome.sections)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULT).unlink(missing_ok=True)
+    export_sections(folder, outcome.sections)
     write_text(folder / REPORT, page)
     write_text(folder / RESULT, text)
 
@@ -230,7 +232,7 @@ def _check(table: Table) -> None:
 
 
 def _best(cells: Sequence[Cell], direction: str | None, digits: int) -> float | None:
-    """Return the best number of a column as it is shown, so that ties are all marked; None to mark none."""
+    """Return the best number of a column as shown (rounded), so that all ties are marked; None to mark none."""
     numbers = [number for cell in cells if (number := _rounded(cell, digits)) is not None]
     if direction is None or len(numbers) < 2:
         return None

@@ -7,11 +7,10 @@ torch.Size([2, 512])
 """
 
 from .acceleration import accelerate, is_worthwhile
-from .backbone import Backbone, wrap_backbone
+from .backbone import Backbone, hash_tensors, wrap_backbone
 from .inference import Window, compute_in_parts, cut_windows, in_parts, optimise_for_inference, windows_of
 from .joint import JointBackbone, TextTower
 from .registry import backbone_names, build_backbone, rebuild_backbone
-from .weights import hash_tensors
 
 __all__ = [
     "Backbone",

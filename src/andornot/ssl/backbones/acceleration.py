@@ -1,7 +1,7 @@
-"""Encoding on a CPU by ONNX Runtime: the same feature maps in half the time, or torch's where that does not work.
+"""Encode images on a CPU with ONNX Runtime in about half the time, falling back to torch if that fails.
 
-A backbone is exported once. The file is kept in the user's cache under a digest of its weights, written by one process
-at a time, checked as it is read, and made anew if it is damaged; the least recently used make room.
+A backbone is exported once. The export is cached per user under a digest of the weights, written by one process at a
+time, verified when it is read, and exported again if it is damaged. The least recently used exports are evicted.
 """
 
 import copy
@@ -22,39 +22,38 @@ from torch import Tensor, nn
 
 from ...data.cache import default_cache_folder
 from ...files import write_atomically
-from .backbone import Backbone
+from .backbone import Backbone, BackboneError, hash_tensors
 from .inference import agree, optimise_for_inference
-from .weights import BackboneError, hash_tensors
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _ENDING: Final = ".network"
 _CACHE_BYTES: Final = 500_000_000
 _SECONDS_TO_WAIT: Final = 60
-# An export takes up to a second, and so do 50 photographs: for few images torch is done sooner.
+# An export takes up to a second, as long as encoding 50 images with torch: it does not pay off for few images.
 _WORTHWHILE: Final = 256 * 224 * 224
 
-# What an export changes in torch is of all threads.
+# An export changes global state of torch, which all threads share.
 _exporting: Final = threading.Lock()
 
 Maps = Callable[[Tensor], Tensor]
 
 
 def is_worthwhile(count: int, size: int) -> bool:
-    """Return whether accelerating a backbone pays for that many images of that size."""
+    """Return whether accelerating a backbone pays off for `count` images of this size."""
     return count * size**2 >= _WORTHWHILE
 
 
 def accelerate(backbone: Backbone, size: int) -> Maps:
-    """Return a faster `backbone.maps` for images of that size, equal to 1e-4 (relative).
+    """Return a faster `backbone.maps`, equal to 1e-4 (relative), for images of this size (any size with a `stride`).
 
-    On a CPU it is computed by ONNX Runtime, or by torch where that fails, with a warning. On other devices
-    `optimise_for_inference` is all there is.
+    On a CPU it uses ONNX Runtime, or warns and uses torch if that fails. On other devices it only applies
+    `optimise_for_inference`.
     """
     if backbone._scale.device.type != "cpu" or backbone._scale.dtype != torch.float32:
         return optimise_for_inference(backbone).maps
     try:
         session = _checked_session(backbone, size)
-    except Exception as error:  # whatever an exporter may say of a network of someone's own
+    except Exception as error:  # exporting a custom network may raise any exception
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         warnings.warn(f"{backbone.name} is computed by torch, not by ONNX Runtime: {reason}", stacklevel=2)
         return optimise_for_inference(backbone).maps
@@ -67,24 +66,27 @@ def accelerate(backbone: Backbone, size: int) -> Maps:
 
 
 def _checked_session(backbone: Backbone, size: int) -> Any:
-    """Return a session whose output equals torch's: from the cache, or exported now."""
-    examples = _examples(backbone.channels, size)
+    """Return a session, cached or newly exported, after checking that its output equals torch's."""
+    square = _examples(backbone.channels, size)
+    # Export a copy in eval mode: in training mode, the examples would update the statistics of batch norms.
+    network = copy.deepcopy(backbone).eval()
+    examples = [square] if backbone.stride is None else [square, square[:, :, : -backbone.stride]]
     with torch.no_grad():
-        # Of a copy: in training a batch norm would take the examples for data, and another mode has other numbers.
-        wanted = copy.deepcopy(backbone).eval().maps(examples)
-    if not wanted.flatten(1).any(1).all():
+        wanted = [network.maps(images) for images in examples]
+    if not wanted[0].flatten(1).any(1).all():
         raise BackboneError("its activations are all zero, so they cannot be compared with those of torch")
 
     def checked(exported: bytes) -> Any:
         session = _session(exported)
-        if not all(map(agree, _run(session, examples), wanted)):
-            raise BackboneError("ONNX output differs from PyTorch")
+        for images, maps in zip(examples, wanted, strict=True):
+            if not all(map(agree, _run(session, images), maps)):
+                raise BackboneError("ONNX output differs from PyTorch")
         return session
 
     with _entry(_key(backbone, size)) as file:
         kept = _read(file)
         if kept is not None:
-            with suppress(Exception):  # of code that has changed since, or of another machine: made anew
+            with suppress(Exception):  # made by older code or on another machine: export again
                 return checked(kept)
         exported = _export(backbone, size)
         session = checked(exported)
@@ -93,9 +95,9 @@ def _checked_session(backbone: Backbone, size: int) -> Any:
 
 
 def _examples(channels: int, size: int) -> Tensor:
-    """Return four images: noise, a gradient, waves, and rectangles like the objects of a scene.
+    """Return four random test images: noise, a gradient, waves, and rectangles like the objects of a scene.
 
-    They are drawn anew for each process: no file in the cache can be made to fit them and nothing else.
+    They differ between processes, so that no cached file can be crafted to pass the check on fixed images only.
     """
     generator = torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big"))
 
@@ -115,12 +117,12 @@ def _examples(channels: int, size: int) -> Tensor:
 
 
 def _session(exported: bytes) -> Any:
-    # Here, because a search that encodes nothing should not wait for it.
+    # Imported here because the import is slow, and searches that encode nothing do not need it.
     import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting must not cost others their time
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # do not use CPU time while waiting
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
 
@@ -139,8 +141,9 @@ class _Maps(nn.Module):
 
 
 def _export(backbone: Backbone, size: int) -> bytes:
-    # eval() of the whole: torch gives all parts the mode of the whole afterwards.
+    # Call eval() on the wrapper: the exporter restores its mode, and with it that of all its children.
     network = _Maps(optimise_for_inference(backbone)).eval()
+    axes = {0: "batch"} if backbone.stride is None else {0: "batch", 2: "height", 3: "width"}
     file: Any = io.BytesIO()
     with _quiet_and_plain():
         torch.onnx.export(
@@ -150,7 +153,7 @@ def _export(backbone: Backbone, size: int) -> bytes:
             dynamo=False,
             input_names=["images"],
             output_names=["maps"],
-            dynamic_axes={"images": {0: "batch"}, "maps": {0: "batch"}},
+            dynamic_axes={"images": axes, "maps": axes},
         )
     return bytes(file.getvalue())
 
@@ -162,7 +165,7 @@ def _quiet_and_plain() -> Iterator[None]:
         warnings.simplefilter("ignore")
         shortcuts, log = torch.backends.mha.get_fastpath_enabled(), torch._C._jit_onnx_log
         torch.backends.mha.set_fastpath_enabled(False)
-        torch._C._jit_onnx_log = lambda *_: None  # a failure would print the whole graph
+        torch._C._jit_onnx_log = lambda *_: None  # it would print the whole graph on failure
         try:
             yield
         finally:
@@ -185,7 +188,7 @@ def _key(backbone: Backbone, size: int) -> str:
 def _entry(key: str) -> Iterator[Path | None]:
     """Lock and yield the cache file of a key; None if the cache folder cannot be used.
 
-    The folder is the user's alone: whoever writes to it decides what is computed. One of somebody else is not used.
+    Anyone who can write to the folder can change what is computed, so only a folder of this user is used.
     """
     folder = default_cache_folder() / "networks"
     file = folder / f"{key}{_ENDING}"
@@ -226,14 +229,14 @@ def _read(file: Path | None) -> bytes | None:
     if file is None or hashlib.sha256(content[32:]).digest() != content[:32]:
         return None
     with suppress(OSError):
-        os.utime(file)  # used now: the last to be removed
+        os.utime(file)  # mark as recently used
     return content[32:]
 
 
 def _write(file: Path | None, exported: bytes) -> None:
     if file is None:
         return
-    with suppress(OSError):  # a full disk, or a folder for reading only: the next process exports again
+    with suppress(OSError):  # full disk or read-only folder: the next process exports again
         _make_room(file.parent, len(exported))
         content = hashlib.sha256(exported).digest() + exported
         write_atomically(file, lambda partial: partial.write_bytes(content))

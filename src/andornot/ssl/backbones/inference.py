@@ -1,4 +1,4 @@
-"""A copy of a backbone that computes the same activations faster, for encoding images."""
+"""Faster inference: folded batch norms, small batches on a CPU, and windows of feature maps."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ _TOLERANCE: Final = 1e-4
 def optimise_for_inference(backbone: Backbone) -> Backbone:
     """Return a copy in eval mode, without gradients, with batch norms folded into the layers before them.
 
-    The activations are the same to 1e-4 (relative). The names of the weights are not: save the original.
+    The activations are equal to 1e-4 (relative). The names of the weights change, so save the original.
 
     >>> from andornot.ssl.backbones import build_backbone
     >>> backbone = build_backbone("conv5", channels=1).eval()
@@ -34,13 +34,13 @@ def optimise_for_inference(backbone: Backbone) -> Backbone:
             fold: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
             fast.set_submodule(first, fold(layer, batch_norm))
             fast.set_submodule(norm, nn.Identity())
-        # A network of someone's own may read a layer twice, which no hook can see: then nothing is folded.
+        # A custom network may use the output of a layer twice, which hooks cannot detect: then fold nothing.
         same = agree(fast.maps(example), plain.maps(example))
     return _with_channels_last(fast if same else plain)
 
 
 def agree(computed: Tensor, wanted: Tensor) -> bool:
-    """Return whether two ways to compute something give the same numbers, to 1e-4 of the largest."""
+    """Return whether two results are equal up to 1e-4 of the largest value."""
     return bool((computed - wanted).abs().max() <= _TOLERANCE * wanted.abs().max())
 
 
@@ -52,7 +52,7 @@ def _with_channels_last(backbone: Backbone) -> Backbone:
 
 
 def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
-    """Pairs of names (layer, batch norm), where the norm reads just what the layer wrote; each runs once."""
+    """Return pairs of names (layer, batch norm) where the norm's input is the layer's output and each runs once."""
     written: dict[int, tuple[Tensor, int, str]] = {}
     pairs: list[tuple[str, str]] = []
     calls: dict[str, int] = {}
@@ -61,7 +61,7 @@ def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
     def note_output(name: str) -> Any:
         def hook(_module: nn.Module, _args: Any, output: Tensor) -> None:
             calls[name] = calls.get(name, 0) + 1
-            # The tensor is kept, so that its id stays its own; its version tells whether it was changed in place.
+            # Keep the tensor so that its id is not reused; its version shows whether it was changed in place.
             written[id(output)] = (output, output._version, name)
 
         return hook
@@ -88,29 +88,29 @@ def _foldable(backbone: Backbone, example: Tensor) -> list[tuple[str, str]]:
     return [pair for pair in pairs if all(calls[name] == 1 for name in pair)]
 
 
-# The first activations of that many pixels are about 25 MB. An allocator gives larger ones back to the system, and the
-# network then waits for fresh memory: an EfficientNet-Lite0 is half as fast with 128 images at 224 as with 16.
+# The first activations of this many pixels take about 25 MB. Allocators return larger blocks to the system, and getting
+# fresh memory is slow: EfficientNet-Lite0 at size 224 is half as fast with batches of 128 images as with 16.
 _PIXELS_AT_ONCE: Final = 16 * 224 * 224
 
 
 def in_parts(images: Tensor) -> Sequence[Tensor]:
-    """Return images `(B, C, H, W)` as a network is quickest with them: on a CPU a few at a time."""
+    """Split images `(B, C, H, W)` into the batches that are fastest: small ones on a CPU, else a single one."""
     if images.device.type != "cpu":
         return (images,)
     return torch.split(images, max(1, _PIXELS_AT_ONCE // images.shape[-2:].numel()))
 
 
 def compute_in_parts(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """Return what `network(images)` gives for images `(B, C, H, W)`, each by itself; on a CPU a few at a time."""
+    """Return `network(images)` for images `(B, C, H, W)`, computed in small batches on a CPU."""
     return torch.cat([network(part) for part in in_parts(images)])
 
 
-# In each direction. Twice as many found nothing more; without overlap a thing is cut by the edges.
+# In each direction. Twice as many did not improve search; windows without overlap would cut objects at their edges.
 WINDOWS_A_SIDE: Final = 3
 
 
 class Window(NamedTuple):
-    """A part of a map `(h, w)`: rows from `top` to `bottom`, columns from `left` to `right`, ends excluded."""
+    """A window of a feature map `(h, w)`: rows `top:bottom` and columns `left:right`."""
 
     top: int
     bottom: int
@@ -118,12 +118,12 @@ class Window(NamedTuple):
     right: int
 
     def box(self, height: int, width: int) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom, as fractions of what the backbone saw."""
+        """Return left, top, right and bottom as fractions of the backbone's input."""
         return self.left / width, self.top / height, self.right / width, self.bottom / height
 
 
 def windows_of(height: int, width: int) -> list[Window]:
-    """Return the windows of a map, row by row from the top left; of a map too small for them the map itself.
+    """Return the windows of a feature map, row by row from the top left; a map that is too small is one window.
 
     >>> [(window.top, window.bottom) for window in windows_of(7, 7)[::3]]
     [(0, 3), (2, 5), (4, 7)]
@@ -132,12 +132,12 @@ def windows_of(height: int, width: int) -> list[Window]:
 
 
 def cut_windows(maps: Tensor) -> Tensor:
-    """Return the R windows of feature maps `(B, C, h, w)`, those of an image one after the other: `(B R, C, h', w')`.
+    """Return the R windows of each feature map `(B, C, h, w)` as `(B R, C, h', w')`, grouped by image.
 
     >>> cut_windows(torch.zeros(2, 8, 7, 7)).shape
     torch.Size([18, 8, 3, 3])
     """
-    # With the channels innermost a window is whole lines of memory, and so is what pools it.
+    # With channels last, a window is made of contiguous rows of memory, which also makes pooling faster.
     maps = maps.contiguous(memory_format=torch.channels_last)
     windows = windows_of(*maps.shape[2:])
     if len(windows) == 1:
@@ -147,7 +147,7 @@ def cut_windows(maps: Tensor) -> Tensor:
 
 
 def _spans(length: int) -> list[tuple[int, int]]:
-    """Spans of nearly half the length, evenly placed, the first and the last at the ends."""
+    """Return evenly spaced spans of nearly half the length; the first and the last touch the ends."""
     if length < WINDOWS_A_SIDE:
         return [(0, length)]
     long = max(1, round(length * 3 / 7))

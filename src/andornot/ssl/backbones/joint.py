@@ -1,6 +1,6 @@
-"""`transformers:PATH_OR_NAME`: a model of images and texts together, of the CLIP or SigLIP kind.
+"""`transformers:PATH_OR_NAME`: vision-language models such as CLIP and SigLIP.
 
-Its image tower is the backbone. Its text tower makes a direction of any phrase, in the same space.
+The image tower is the backbone. The text tower maps phrases to directions in the same space.
 """
 
 import json
@@ -15,28 +15,27 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from .backbone import Backbone, found_width
-from .weights import BackboneError, import_package
+from .backbone import Backbone, BackboneError, found_width, import_package
 
 _CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
-_HALF: Final = (0.5, 0.5, 0.5)  # SigLIP's mean and deviation
-# Where a model says how images are normalised; the second is of newer versions of the package.
+_HALF: Final = (0.5, 0.5, 0.5)  # SigLIP's mean and standard deviation
+# The files with the normalisation of images; the second is written by newer versions of transformers.
 _PREPROCESSING: Final = ("preprocessor_config.json", "processor_config.json")
-# The weights of the text tower in the folder of a stored model; those of the image tower are the model's own.
+# The weights of the text tower in the folder of a stored model; those of the image tower are with the model's weights.
 _TEXT_WEIGHTS: Final = "text.safetensors"
 _IMAGE_PARTS: Final = ("vision_model.", "visual_projection.")
 
 
 class TextTower:
-    """PhraseVocabulary in, directions of unit length `(B, width)` out; `scale` and `bias` turn a cosine into a logit.
+    """Map phrases to directions of unit length `(B, width)`; `scale` and `bias` turn a cosine into a logit.
 
-    Without a bias (CLIP) a logit says something beside others only; with one (SigLIP) by itself.
+    Logits without a bias (CLIP) are only meaningful relative to others; logits with one (SigLIP) are absolute.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
-        # Weights that are mapped from a file are not aligned in memory, which changes the last bit of directions.
+        # Copy weights: those mapped from a file are not aligned in memory, which changes the last bit of directions.
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
         self.scale = float(model.logit_scale.exp())
@@ -52,9 +51,9 @@ class TextTower:
 
     @torch.no_grad()
     def encode(self, phrases: Sequence[str]) -> Tensor:
-        """Return the direction of each phrase; one that is longer than the tower reads is cut."""
+        """Return the direction of each phrase; phrases longer than the tower's context are truncated."""
         longest = self._model.config.text_config.max_position_embeddings
-        # SigLIP was trained on texts that were filled up to one length.
+        # SigLIP was trained on texts padded to a fixed length.
         padding = True if self.bias is None else "max_length"
         tokens = self._tokenizer(
             list(phrases), padding=padding, truncation=True, max_length=longest, return_tensors="pt"
@@ -66,7 +65,7 @@ class TextTower:
 
 
 class JointBackbone(Backbone):
-    """The image tower as a backbone, which knows the text tower beside it."""
+    """The image tower as a backbone, with access to the text tower."""
 
     source: str
     joint_config: Any
@@ -75,7 +74,7 @@ class JointBackbone(Backbone):
 
     @cached_property
     def text_tower(self) -> TextTower | None:
-        """The text tower that was trained with these weights; None if they are others. Read when it is first used."""
+        """The text tower trained with these weights, loaded on first use; None if the weights are different ones."""
         transformers = _library(self.name)
         with _quiet(transformers), _one_line(self.name):
             if self.stored:
@@ -87,9 +86,9 @@ class JointBackbone(Backbone):
             return TextTower(model, _read_tokenizer(transformers, self.source, local=self.local))
 
     def save_files(self, folder: Path) -> list[str]:
-        """Write what a stored model needs to be rebuilt without its source, and return the names of the files.
+        """Write the files that rebuild a stored model without its source, and return their names.
 
-        Without a text tower (it cannot be read, or the weights are others) the stored model knows no phrases.
+        If the text tower cannot be read or does not match the weights, the stored model does not support phrases.
         """
         try:
             tower = self.text_tower
@@ -115,7 +114,7 @@ class JointBackbone(Backbone):
 
 
 class _ImageTower(nn.Module):
-    """Images to the space that they share with texts: `(B, 3, H, W)` -> `(B, width)`."""
+    """Map images `(B, 3, H, W)` to embeddings `(B, width)` in the space shared with texts."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -130,9 +129,9 @@ class _ImageTower(nn.Module):
 def build_joint(
     name: str, *, channels: int, pretrained: bool | None, files: Path | None = None, local: bool = False
 ) -> Backbone:
-    """`transformers:PATH_OR_NAME`, pretrained unless `pretrained=False`.
+    """Build `transformers:PATH_OR_NAME`, pretrained unless `pretrained=False`.
 
-    `local` downloads nothing. `files` is a folder that `save_files` wrote: nothing else is then read. Code that comes
+    `local` forbids downloads. With `files`, a folder written by `save_files`, nothing else is read. Code that comes
     with a model is never run.
     """
     if channels != 3:
@@ -140,7 +139,7 @@ def build_joint(
     source = name.partition(":")[2]
     if files is not None:
         source = str(files)
-    elif Path(source).is_dir():  # so that a model finds it from any folder
+    elif Path(source).is_dir():  # absolute, so that it does not depend on the working directory
         source = str(Path(source).resolve())
         name = f"transformers:{source}"
     elif local:
@@ -151,7 +150,7 @@ def build_joint(
         size = getattr(getattr(config, "vision_config", None), "image_size", None)
         if not isinstance(size, int) or not hasattr(config, "text_config"):
             raise ValueError(f"it is {config.model_type}, not of images of one size and texts, as CLIP and SigLIP are")
-        config._attn_implementation = None  # a config may name code on the hub that computes attention
+        config._attn_implementation = None  # a config may name attention code on the hub
         if pretrained is False:
             model = transformers.AutoModel.from_config(config, trust_remote_code=False)
         else:
@@ -167,7 +166,7 @@ def build_joint(
 
 
 def _downloaded(name: str, source: str) -> str:
-    """Return the folder of a model of the hub that was downloaded; `local_files_only` alone still contacts the hub."""
+    """Return the folder of a downloaded hub model, offline: `local_files_only` alone would still contact the hub."""
     hub = import_package("huggingface_hub", backbone=name, install="'andornot[transformers]'")
     with _one_line(name):
         config = hub.try_to_load_from_cache(source, "config.json")
@@ -193,7 +192,7 @@ def _library(name: str) -> Any:
 def _normalisation(
     transformers: Any, source: str, kind: str, *, local: bool
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Mean and deviation as the model's own files say; else those of its kind."""
+    """Return mean and standard deviation from the model's files, or the defaults of its family."""
     for file in _PREPROCESSING:
         path = transformers.utils.cached_file(
             source, file, _raise_exceptions_for_missing_entries=False, local_files_only=local
@@ -207,7 +206,7 @@ def _normalisation(
 
 
 def _pooled(output: Any) -> Tensor:
-    """Return what the versions of the package return: the vector itself, or an output with it inside."""
+    """Return the embedding, which some versions of transformers wrap in an output object."""
     return torch.as_tensor(getattr(output, "pooler_output", output))
 
 
@@ -215,14 +214,14 @@ def _pooled(output: Any) -> Tensor:
 def _one_line(name: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # the files may come from anyone, and the package checks little of them itself
+    except Exception as error:  # untrusted files can make transformers raise any exception
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BackboneError(f"backbone {name} cannot be built: {reason}") from error
 
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Without the package's bars and remarks, which are not about what the user asked."""
+    """Silence the progress bars and log messages of transformers."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

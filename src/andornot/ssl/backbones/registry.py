@@ -1,4 +1,4 @@
-"""`build_backbone`: from a name to a network. A new one is a function here or in its own file, and one line below."""
+"""`build_backbone`: build networks by name. To add one, write a builder and list it in `_BUILDERS` or `_FAMILIES`."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import did_you_mean, spelled_like
-from .backbone import Backbone
-from .conv5 import build_conv5
-from .efficientnet_lite import build_efficientnet_lite
+from .backbone import Backbone, BackboneError
+from .convnets import build_conv5, build_resnet
 from .joint import build_joint
-from .resnet import build_resnet
-from .weights import BackboneError
-from .zoo import build_timm, build_torchvision
+from .zoo import build_efficientnet_lite, build_timm, build_torchvision
 
 # A builder is called as `builder(name, channels=…, pretrained=…, **options)`.
 _BUILDERS: Final[dict[str, Callable[..., Backbone]]] = {
@@ -29,29 +26,29 @@ _FAMILIES: Final[dict[str, Callable[..., Backbone]]] = {
     "torchvision": build_torchvision,
     "transformers": build_joint,
 }
-# Options that say where weights come from, which a rebuilt architecture does not need.
+# Options for the source of weights, which rebuilding an architecture does not need.
 _NOT_ARCHITECTURE: Final = ("weights", "weights_backbone", "checkpoint_path", "cache_dir")
 # Arguments of builders that are not options.
 _OURS: Final = ("name", "channels", "pretrained", "files", "local")
 
 
 def backbone_names() -> tuple[str, ...]:
-    """Return all names that `build_backbone` knows; `family:NAME` stands for any model of that package."""
+    """Return all names that `build_backbone` accepts; `family:NAME` stands for any model of that package."""
     return (*_BUILDERS, *(f"{family}:NAME" for family in _FAMILIES))
 
 
 def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = None, **options: Any) -> Backbone:
-    """Build the backbone of that name, for images with that many channels.
+    """Build a backbone by name, for images with `channels` channels.
 
-    `pretrained=None` takes pretrained weights where the backbone brings some: all but conv5 and ResNet, whose weights
-    are given as `weights=PATH`. `options` are those of the backbone: `stem` of a ResNet, `width` of conv5.
+    `pretrained=None` uses pretrained weights if the backbone provides them: all but conv5 and ResNet do. Weights for a
+    ResNet are given as `weights=PATH`. `options` depend on the backbone, such as `stem` of a ResNet, `width` of conv5.
 
     >>> backbone = build_backbone("conv5", channels=1)
     >>> backbone.width, backbone.size
     (512, 28)
     >>> build_backbone("resnet19")
     Traceback (most recent call last):
-    andornot.ssl.backbones.weights.BackboneError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
+    andornot.ssl.backbones.backbone.BackboneError: unknown backbone "resnet19"; did you mean "resnet18", "resnet50"?
     """
     return _build(name, channels, pretrained, options)
 
@@ -59,8 +56,8 @@ def build_backbone(name: str, *, channels: int = 3, pretrained: bool | None = No
 def rebuild_backbone(config: Mapping[str, Any], files: Path, *, external_files: bool = False) -> Backbone:
     """Rebuild the backbone of a stored model from its `config`, without its weights.
 
-    The model may come from anyone, so nothing is downloaded, no code that comes with it is run, and what its backbone
-    needs is read from the folder `files` alone. `external_files=True` allows what `config` names elsewhere as well.
+    The model is untrusted, so nothing is downloaded, no code that comes with it is run, and only files in the folder
+    `files` are read. `external_files=True` also allows files elsewhere that `config` names.
     """
     options = {key: value for key, value in config.items() if key not in (*_NOT_ARCHITECTURE, "pretrained")}
     name, channels = str(options.pop("name")), int(options.pop("channels", 3))

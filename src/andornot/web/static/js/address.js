@@ -1,16 +1,16 @@
 /**
- * The state of the page is in its address: the view, the query, options, filters, the photo that is open. So
- * everything can be shared and bookmarked, and the back button works.
+ * The state of the page is in its address: view, query, options, filters, and the open photo. So every state can be
+ * shared and bookmarked, and the back button works.
  */
 
 import { signal } from "./signal.js";
 
-/** Values that are left out of the address. */
+/** Default values, which are left out of the address. */
 const DEFAULTS = {
   q: "", // the formula
   score: "centered",
-  top: "48",
-  logic: "", // default: that of the paper in terms, the product in conditions
+  exclude: "", // ids of excluded photos
+  logic: "", // default: the paper's logic in terms, product logic in conditions
   semantics: "exact",
   folder: "", // images in it, at any depth
   label: "", // images whose own folder has this name
@@ -19,34 +19,35 @@ const DEFAULTS = {
   file_dates: "", // "1": use the file date of photos without a date
   order: "id",
   all: "", // "1": show all photos, even with a query
-  frames: "", // "1": frames around where terms were found
-  image: "", // the id of the photo that is open
+  frames: "", // "1": show boxes where terms were found
+  names: "", // "1": show file names and percentages on the photos
+  image: "", // the id of the open photo
   a: "",
   b: "",
   show: "degrees", // what the comparison draws
   sort: "spread", // of the features
 };
 
-const VIEWS = { "": "images", features: "features", feature: "feature", compare: "compare", help: "help" };
+const VIEWS = { "": "images", features: "features", feature: "feature", compare: "compare", duplicates: "duplicates", help: "help" };
 
 /** Filters of photos. */
 export const FILTERS = ["folder", "label", "after", "before", "file_dates"];
 
 /** Options of the ranking. */
-export const RANKING = ["score", "top", "logic", "semantics"];
+export const RANKING = ["score", "logic", "semantics"];
 
 /** Everything that a search depends on, except the formula. */
 export const SEARCH = [...RANKING, ...FILTERS];
 
-/** The state of no filters. */
+/** The state without filters. */
 export const UNFILTERED = Object.fromEntries(FILTERS.map((name) => [name, ""]));
 
-/** Sent with the new state and the old one. */
+/** Sent with the new and the old state. */
 export const moved = signal();
 
 let current = parsed(location);
 
-/** The state now. */
+/** The current state. */
 export const here = () => current;
 
 /** The address of the state with some changes. */
@@ -57,12 +58,12 @@ export function addressOf(changes) {
     if (state[name] !== value) parameters.set(name, state[name]);
   }
   const path = state.view === "images" ? "/" : `/${state.view}${state.view === "feature" ? `/${state.feature}` : ""}`;
-  // A formula is easier to read, and to send, with its brackets and bars.
+  // Keep brackets and bars unescaped, which makes formulas easier to read.
   const text = parameters.toString().replaceAll("%7C", "|").replaceAll("%28", "(").replaceAll("%29", ")");
   return text ? `${path}?${text}` : path;
 }
 
-/** Goes to the state with some changes; `replace` adds no entry to the history. */
+/** Changes the state; `replace` adds no entry to the history. */
 export function go(changes, { replace = false } = {}) {
   const address = addressOf(changes);
   if (address === location.pathname + location.search) return;
@@ -70,9 +71,9 @@ export function go(changes, { replace = false } = {}) {
   arrive();
 }
 
-/** Lets links and the buttons of the browser lead through the page without loading it again. */
+/** Handles links and the back and forward buttons without reloading the page. */
 export function followLinks() {
-  history.scrollRestoration = "manual"; // what there is to scroll comes later
+  history.scrollRestoration = "manual"; // the content to scroll is loaded later
   addEventListener("popstate", arrive);
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href]");

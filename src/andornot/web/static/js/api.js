@@ -1,22 +1,23 @@
 /** Requests to the server. */
 
 import { signal } from "./signal.js";
+import { t } from "./texts.js";
 
 /**
- * An error that the server answered: `code` and `message`. Mistakes in formulas also have the `span` [start, end] of
+ * An error returned by the server, with `code` and `message`. Errors in formulas also have the `span` [start, end] of
  * the wrong characters, `corrections`, and `parsed` if the formula can be parsed but not searched.
  */
 export class ApiError extends Error {
-  constructor(status, { code, message, span = [0, 0], corrections = [] }, parsed = null) {
+  constructor(status, { code, message, span = [0, 0], corrections = [], understood = null }, parsed = null) {
     super(message);
-    Object.assign(this, { status, code, span, corrections, parsed });
+    Object.assign(this, { status, code, span, corrections, understood, parsed });
   }
 }
 
-/** No answer at all. */
+/** The server did not answer. */
 export class Unreachable extends Error {}
 
-/** Sent with null when the server works, else with a message. */
+/** Sent with a message when the server has a problem, and with null when it works again. */
 export const trouble = signal();
 
 const BUSY = 503;
@@ -33,7 +34,7 @@ export async function ask(path, parameters = {}, { signal: abort, ...options } =
       continue;
     }
     const { error } = await response.json().catch(() => ({}));
-    throw new ApiError(response.status, error ?? { code: "unknown", message: `the server answered ${response.status}` });
+    throw new ApiError(response.status, error ?? { code: "unknown", message: t("the server answered {status}", { status: response.status }) });
   }
 }
 
@@ -44,9 +45,11 @@ export async function askSearch(parameters, options) {
   return answer;
 }
 
-/** `path?name=value…`, without what is empty. */
+/** Returns `path?name=value…`, without empty values; a list gives several values. */
 export function withParameters(path, parameters) {
-  const filled = Object.entries(parameters).filter(([, value]) => value !== "" && value !== undefined);
+  const filled = Object.entries(parameters)
+    .flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]]))
+    .filter(([, value]) => value !== "" && value !== undefined);
   const query = new URLSearchParams(filled).toString();
   return query ? `${path}?${query}` : path;
 }
@@ -55,7 +58,7 @@ export function withParameters(path, parameters) {
 export const isAborted = (error) => error.name === "AbortError";
 
 /**
- * For requests of which only the newest counts: each call cancels the one before.
+ * For requests of which only the newest is needed: each call cancels the previous one.
  * `latest((signal) => ask(…, { signal }))`
  */
 export function newestOnly() {
@@ -74,7 +77,7 @@ async function fetched(address, options) {
     return response;
   } catch (error) {
     if (isAborted(error)) throw error;
-    const failure = new Unreachable("The server does not respond. Trying again…");
+    const failure = new Unreachable(t("The server does not respond. Trying again…"));
     trouble.send(failure.message);
     throw failure;
   }

@@ -3,20 +3,21 @@
 import { ask } from "./api.js";
 import { byId, h } from "./dom.js";
 import { count } from "./labels.js";
+import { t } from "./texts.js";
 
 const PAGE = 200;
 
-/** Opens the list of them. */
+/** Opens the list of unreadable files. */
 export function showBroken() {
   const list = h("ul", { class: "broken" });
-  const more = h("button", { type: "button", class: "more", hidden: true, onclick: () => load() }, "Show more");
-  const words = h("p", { class: "hint", role: "status" }, "Reading…");
+  const more = h("button", { type: "button", class: "more", hidden: true, onclick: () => load() }, t("Show more"));
+  const words = h("p", { class: "hint", role: "status" }, t("Reading…"));
   const load = async () => {
     try {
       const { total, files } = await ask("/api/broken", { offset: list.childElementCount, limit: PAGE });
       list.append(...files.map(drawFile));
-      words.textContent = "They are not in the gallery. Repair or remove them, then index again.";
-      byId("broken-title").textContent = `${count(total)} ${total === 1 ? "file" : "files"} could not be read`;
+      words.textContent = t("They are not in the gallery. Repair or remove them, then index again.");
+      byId("broken-title").textContent = t("{n} files could not be read", { n: count(total) });
       more.hidden = list.childElementCount >= total;
     } catch (error) {
       words.textContent = error.message;

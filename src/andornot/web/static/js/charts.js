@@ -1,7 +1,8 @@
-/** Small drawings of degrees and distributions. */
+/** Small charts of degrees and distributions. */
 
 import { h, s } from "./dom.js";
 import { count, decimal } from "./labels.js";
+import { t } from "./texts.js";
 
 /** A horizontal bar for a number from 0 to 1. */
 export function bar(value) {
@@ -27,7 +28,7 @@ export function distribution(probabilities) {
   );
 }
 
-/** How many images have which degree. Roots of the counts, or the many that have nothing would hide all others. */
+/** A histogram of degrees. Bars are square roots of counts, because the many images near 0 would hide all others. */
 export function histogram(bins) {
   const most = Math.sqrt(Math.max(1, ...bins.map(({ images }) => images)));
   const width = 100 / bins.length;
@@ -55,15 +56,15 @@ export function histogram(bins) {
     h(
       "div",
       { class: "axis", "aria-hidden": "true" },
-      h("span", {}, "0 · not at all"),
-      h("span", {}, "degree"),
-      h("span", {}, "fully · 1"),
+      h("span", {}, t("0 · not at all")),
+      h("span", {}, t("degree")),
+      h("span", {}, t("fully · 1")),
     ),
     h(
       "table",
       { class: "said" },
-      h("caption", {}, "Photos by degree"),
-      h("thead", {}, h("tr", {}, h("th", {}, "degree"), h("th", {}, "images"))),
+      h("caption", {}, t("Photos by degree")),
+      h("thead", {}, h("tr", {}, h("th", {}, t("degree")), h("th", {}, t("photos")))),
       h("tbody", {}, rows),
     ),
   );

@@ -8,7 +8,8 @@ import { announce, h } from "./dom.js";
 import { cropped, imagesOf, placeOf, TRAYS } from "./formula.js";
 import { openMenu } from "./menu.js";
 import * as query from "./query.js";
-import { WORDS } from "./labels.js";
+import { trays } from "./labels.js";
+import { t } from "./texts.js";
 
 /** Weights on a logarithmic scale. */
 export const WEIGHTS = [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4];
@@ -17,23 +18,23 @@ const MOST = 4;
 /** Opens the menu of an item of the query. */
 export function openItem(anchor, item) {
   const entries = [...ofImage(item), ...ofExamples(item), ...ofBlend(item), ...joins(item), ...moves(item)];
-  const remove = { label: "Remove", icon: "close", act: () => takeOut(item) };
+  const remove = { label: t("Remove"), icon: "close", act: () => takeOut(item) };
   openMenu(anchor, [...entries, remove], [drawParts(anchor, item), drawWeight(item)].filter(Boolean));
 }
 
-/** Removes an item from the query, and announces it. */
+/** Removes an item from the query, and announces it to screen readers. */
 export function takeOut(item) {
   query.remove(item);
-  announce(`${titleOf(item)} removed`);
+  announce(t("Removed: {name}", { name: titleOf(item) }));
 }
 
-/** A slider in steps that are equal to the eye; the middle is neutral. */
+/** A slider on the logarithmic scale; the middle is neutral. */
 function drawWeight(item) {
   const { holder } = placeOf(item, query.root());
   if (item.kind === "group" || holder.kind !== "group") return null;
   const nearest = (weight) =>
     WEIGHTS.reduce((best, one) => (Math.abs(Math.log(one / weight)) < Math.abs(Math.log(best / weight)) ? one : best));
-  const words = (weight) => (weight === 1 ? "normal" : `${weight} ×`);
+  const words = (weight) => (weight === 1 ? t("normal") : `${weight} ×`);
   const value = h("output", {}, words(item.weight ?? 1));
   const slider = h("input", {
     type: "range",
@@ -41,7 +42,7 @@ function drawWeight(item) {
     max: WEIGHTS.length - 1,
     step: 1,
     value: WEIGHTS.indexOf(nearest(item.weight ?? 1)),
-    "aria-label": "Weight",
+    "aria-label": t("Weight"),
     "aria-valuetext": words(item.weight ?? 1),
   });
   slider.addEventListener("input", () => {
@@ -49,10 +50,10 @@ function drawWeight(item) {
     slider.setAttribute("aria-valuetext", value.textContent);
   });
   slider.addEventListener("change", () => query.weigh(item, WEIGHTS[slider.value]));
-  return h("label", { class: "weigh" }, h("span", {}, "Weight: ", value), slider);
+  return h("label", { class: "weigh" }, h("span", {}, `${t("Weight")}: `, value), slider);
 }
 
-/** What it is made of: each part can be opened by itself. */
+/** The parts of an item, each with its own menu. */
 function drawParts(anchor, item) {
   if (!item.items) return null;
   return h(
@@ -79,14 +80,14 @@ function ofImage(item) {
   const other = imagesOf(query.root()).find((one) => one !== item && nameOf(one) !== nameOf(item));
   return [
     {
-      label: item.crop ? "Choose another part" : "Choose a part",
+      label: item.crop ? t("Choose another part") : t("Choose a part"),
       icon: "crop",
       act: () => openCrop({ ...item, name: item.file }, (crop) => query.replace(item, cropped(item, crop))),
     },
-    item.crop && { label: "Use the whole photo", icon: "image", act: () => query.replace(item, cropped(item, null)) },
-    item.id !== null && { label: "View", icon: "view", act: () => go({ image: String(item.id) }) },
+    item.crop && { label: t("Use the whole photo"), icon: "image", act: () => query.replace(item, cropped(item, null)) },
+    item.id !== null && { label: t("View"), icon: "view", act: () => go({ image: String(item.id) }) },
     other && {
-      label: `Compare with ${other.file}`,
+      label: t("Compare with {name}", { name: other.file }),
       icon: "compare",
       act: () => go({ view: "compare", a: nameOf(item), b: nameOf(other), image: "" }),
     },
@@ -96,8 +97,8 @@ function ofImage(item) {
 function ofExamples(item) {
   if (item.kind !== "like") return [];
   return [
-    { label: "Different things: require all", icon: "all", act: () => query.replace(item, ...item.items) },
-    { label: "Blend them", icon: "with", act: () => query.replace(item, { ...item, kind: "blend", op: "or" }) },
+    { label: t("Different things: require all"), icon: "all", act: () => query.replace(item, ...item.items) },
+    { label: t("Blend them"), icon: "with", act: () => query.replace(item, { ...item, kind: "blend", op: "or" }) },
   ];
 }
 
@@ -106,42 +107,42 @@ function ofBlend(item) {
   const many = item.items.length;
   return [
     many > 1 && {
-      label: "Examples of the same thing",
+      label: t("Examples of the same thing"),
       icon: "stack",
       act: () => query.replace(item, { kind: "like", items: item.items, weight: item.weight }),
     },
     many > 2 && {
-      label: `Common to at least ${many - 1} of them`,
+      label: t("Common to at least {n} of them", { n: many - 1 }),
       icon: "items",
       act: () => query.replace(item, { ...item, op: "at_least", k: many - 1 }),
     },
-    { label: "Separate", icon: "group", act: () => query.replace(item, ...item.items) },
+    { label: t("Separate"), icon: "group", act: () => query.replace(item, ...item.items) },
   ];
 }
 
-/** What dropping it on another chip does. */
+/** Entries that do what dropping the item on another chip does. */
 function joins(item) {
   const isTerm = ({ kind }) => kind === "image" || kind === "like" || kind === "blend";
   const { holder } = placeOf(item, query.root());
   if (!isTerm(item) || holder.kind !== "group") return [];
   const others = TRAYS.flatMap((tray) => holder[tray]).filter((one) => one !== item && isTerm(one));
   return others.slice(0, MOST).flatMap((other) => [
-    { label: `Blend with ${titleOf(other)}`, icon: "with", act: () => query.join(item, other, { kind: "blend", op: "or" }) },
+    { label: t("Blend with {name}", { name: titleOf(other) }), icon: "with", act: () => query.join(item, other, { kind: "blend", op: "or" }) },
     item.kind === "image" &&
       other.kind === "image" && {
-        label: `Same thing as ${titleOf(other)}`,
+        label: t("Same thing as {name}", { name: titleOf(other) }),
         icon: "stack",
         act: () => query.join(item, other, { kind: "like" }),
       },
   ]);
 }
 
-/** Entries that bring an item to another tray. */
+/** Entries that move an item to another tray. */
 function moves(item) {
   const { holder } = placeOf(item, query.root());
   const into = holder.kind === "group" ? holder : query.root();
   return TRAYS.filter((tray) => !into[tray].includes(item)).map((tray) => ({
-    label: `Move to “${WORDS[tray].title}”`,
+    label: t("Move to “{tray}”", { tray: trays[tray].title }),
     icon: tray,
     act: () => query.move(item, tray, into),
   }));

@@ -1,31 +1,31 @@
-/** One thing that is asked for, as a chip: an image or a part of one, a word, examples, a blend. */
+/** An item of the query as a chip: an image or a crop, a word, examples, or a blend. */
 
 import { openItem, takeOut, WEIGHTS } from "./chip_menu.js";
-import { drawOperators } from "./blend.js";
 import { h, icon } from "./dom.js";
 import { carry, dropOn } from "./drag.js";
 import { placeOf } from "./formula.js";
 import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { addFiles } from "./uploads.js";
+import { t } from "./texts.js";
 
-/** Keys that bring a chip to another tray. */
+/** Keys that move a chip to another tray. */
 const MOVES = { a: "all", o: "any", n: "none" };
 const STACKED = 3;
 
-/** Each item keeps its number, by which its element is found again after a redraw. */
+/** Stable numbers of items, to find their elements after a redraw. */
 const numbers = new WeakMap();
 let lastNumber = 0;
 
-/** What an item is called. */
+/** The title of an item. */
 export function titleOf(item) {
-  if (item.kind === "image") return item.crop ? `${item.file} (part)` : item.file;
-  if (item.kind === "like") return `${item.items.length} examples`;
-  if (item.kind === "blend") return `Blend of ${item.items.map(titleOf).join(", ")}`;
-  return item.kind === "group" ? "A group" : item.file;
+  if (item.kind === "image") return item.crop ? t("{name} (part)", { name: item.file }) : item.file;
+  if (item.kind === "like") return t("{n} examples", { n: item.items.length });
+  if (item.kind === "blend") return t("Blend of {names}", { names: item.items.map(titleOf).join(", ") });
+  return item.kind === "group" ? t("A group") : item.file;
 }
 
-/** How an item looks, small. */
+/** A thumbnail of an item. */
 export function face(item) {
   if (item.kind === "image") return item.crop ? drawPart(item) : drawWhole(item);
   const inner = item.items ?? [];
@@ -36,7 +36,7 @@ export function face(item) {
 
 const drawWhole = (image) => h("img", { src: thumbnail(image), alt: "", draggable: "false" });
 
-/** The part of an image that is meant. */
+/** The crop of an image. */
 function drawPart(image) {
   const canvas = h("canvas", { width: 144, height: 144 });
   const img = new Image();
@@ -64,7 +64,7 @@ export function drawChip(item) {
       tabindex: 0,
       draggable: "true",
       title: titleOf(item),
-      "aria-label": titleOf(item) + (weight === 1 ? "" : `, weight ${weight}`),
+      "aria-label": titleOf(item) + (weight === 1 ? "" : `, ${t("weight {n}", { n: weight })}`),
       "aria-haspopup": "true",
       "data-item": numberOf(item),
       onclick: () => openItem(chip, item),
@@ -93,8 +93,8 @@ export function drawChip(item) {
       type: "button",
       class: "out",
       tabindex: -1,
-      title: "Remove",
-      "aria-label": `Remove ${titleOf(item)}`,
+      title: t("Remove"),
+      "aria-label": t("Remove {name}", { name: titleOf(item) }),
       onclick: () => takeOut(item),
     },
     icon("close"),
@@ -102,7 +102,7 @@ export function drawChip(item) {
   return h("div", { class: "holder" }, chip, out, item.kind === "blend" && drawOperators(item, numberOf(item)));
 }
 
-/** Whether a key on a chip did something. */
+/** Handles a key on a chip; returns whether it did something. */
 function useKey(key, item, chip) {
   const step = { "+": 1, "-": -1, ArrowRight: 1, ArrowLeft: -1 }[key];
   if (key === "Enter" || key === " ") chip.click();
@@ -126,10 +126,10 @@ function beside(chip, step) {
   return chips[chips.indexOf(chip) + step];
 }
 
-/** Who removes one chip after the other by key stays among them. */
+/** Moves the focus to a neighbour, so that several chips can be removed one after another by key. */
 const focusBeside = (chip) => (beside(chip, 1) ?? beside(chip, -1))?.focus();
 
-/** An image that is dropped on another is blended with it, one on examples is one more; all else goes to the tray. */
+/** Dropping an image on an image blends them, on examples adds it to them; anything else is added to the tray. */
 function dropped({ item, moves }, onto) {
   if (item === onto) return;
   const isTerm = (one) => one.kind === "image" || one.kind === "like" || one.kind === "blend";
@@ -145,3 +145,34 @@ function numberOf(item) {
   if (!numbers.has(item)) numbers.set(item, (lastNumber += 1));
   return numbers.get(item);
 }
+
+const OPERATORS = [
+  ["or", "with", t("Union: what any of them shows")],
+  ["and", "common", t("Common: only what they share")],
+  ["minus", "without", t("Difference: the first without the others")],
+];
+
+/** Three radio buttons; `key` identifies the blend. */
+const drawOperators = (blend, key) =>
+  h(
+    "div",
+    { class: "operators", role: "group", "aria-label": t("How to blend") },
+    OPERATORS.map(([op, drawing, words]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          title: words,
+          "aria-label": words,
+          "aria-pressed": String(blend.op === op),
+          "data-item": `${key}-${op}`,
+          onclick: () =>
+            query.edit(() => {
+              blend.op = op;
+            }),
+        },
+        icon(drawing),
+      ),
+    ),
+  );

@@ -1,4 +1,4 @@
-/** Two images side by side, and what OR, AND, NOT and the difference make of their features. */
+/** Compares two images: their features, and the results of OR, AND, NOT and the difference. */
 
 import { addressOf, go, here } from "./address.js";
 import { ask, isAborted, newestOnly } from "./api.js";
@@ -10,32 +10,33 @@ import { gallery, thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 import { result } from "./search.js";
 import { decimal } from "./labels.js";
+import { t } from "./texts.js";
 
-/** Columns of the table: the key of the answer, what it is called, and its sign. */
+/** Columns of the table: the key in the answer, the title, and the sign. */
 const COLUMNS = [
   ["a", "a", "", "first"],
   ["b", "b", "", "second"],
-  ["or", "a or b", "a | b", "with"],
-  ["and", "a and b", "a & b", "common"],
-  ["not_a", "not a", "~a", "not"],
-  ["a_minus_b", "a without b", "a - b", "without"],
-  ["b_minus_a", "b without a", "b - a", "flipped"],
+  ["or", t("a or b"), "a | b", "with"],
+  ["and", t("a and b"), "a & b", "common"],
+  ["not_a", t("not a"), "~a", "not"],
+  ["a_minus_b", t("a without b"), "a - b", "without"],
+  ["b_minus_a", t("b without a"), "b - a", "flipped"],
 ];
 const FEATURES = 15;
 const SHOWN = 3;
 const CHOICES = 24;
 const LEAD =
-  "Each row is a feature, with the photos that show it most: first what only a has, then what both share, then what " +
-  "only b has. A bar shows how strong the feature is in each photo and in each combination of the two.";
+  t("Each row is a feature, with the photos that show it most: first what only a has, then what both share, then what only b has.") +
+  ` ${t("A bar shows how strong the feature is in each photo and in each combination of the two.")}`;
 
 const newest = newestOnly();
 
-/** Draws the comparison into `main`. Without images in the address the first two of the query are compared. */
+/** Draws the comparison into `main`. Without images in the address, it compares the first two of the query. */
 export async function showCompare(main) {
   const [first, second] = imagesOf(query.root());
   const a = here().a || nameOf(first);
   const b = here().b || nameOf(second);
-  const heading = h("div", { class: "heading" }, h("h1", {}, "Compare two photos"));
+  const heading = h("div", { class: "heading" }, h("h1", {}, t("Compare two photos")));
   try {
     if (!a || !b) {
       const choices = await newest((signal) => drawChoices(a, b, signal));
@@ -43,7 +44,7 @@ export async function showCompare(main) {
       return;
     }
     const answer = await newest((signal) => ask("/api/compare", { a, b, features: FEATURES }, { signal }));
-    heading.append(h("p", { class: "facts" }, `distance ${decimal(answer.distance)}, 0 for identical photos`), switches());
+    heading.append(h("p", { class: "facts" }, t("distance {n}, 0 for identical photos", { n: decimal(answer.distance) })), switches());
     main.replaceChildren(heading, slots({ asked: a, ...answer.a }, { asked: b, ...answer.b }), table(answer));
   } catch (error) {
     if (isAborted(error)) return;
@@ -57,12 +58,12 @@ export async function showCompare(main) {
 
 /** Images to choose from: those of the query, the hits, or the first of the gallery. */
 async function drawChoices(a, b, signal) {
-  if (!gallery()?.images) return [h("p", { class: "empty" }, "This gallery is empty: there is nothing to compare yet.")];
+  if (!gallery()?.images) return [h("p", { class: "empty" }, t("This gallery is empty: there is nothing to compare yet."))];
   const known = [...imagesOf(query.root()), ...(result()?.hits ?? [])];
   const enough = known.length > 1;
   const offered = enough ? known : (await ask("/api/images", { limit: CHOICES }, { signal })).images;
   const choose = (image) => go(a ? { a, b: nameOf(image) } : { a: nameOf(image), b });
-  const words = `Click ${a || b ? "the other photo" : "two photos"} here, or type file names above.`;
+  const words = a || b ? t("Click the other photo here, or type its file name above.") : t("Click two photos here, or type file names above.");
   return [
     h("h2", {}, words),
     h(
@@ -83,7 +84,7 @@ async function drawChoices(a, b, signal) {
   ];
 }
 
-/** How an image is named in the address: by what nobody else has. */
+/** The unique name of an image in the address. */
 export const nameOf = (image) => String(image?.id ?? image?.upload ?? "");
 
 function switches() {
@@ -91,9 +92,9 @@ function switches() {
     h("a", { href: addressOf({ show }), "aria-current": here().show === show && "true" }, words);
   return h(
     "nav",
-    { class: "tabs", "aria-label": "What to show" },
-    one("degrees", "Degrees"),
-    one("distributions", "Distributions"),
+    { class: "tabs", "aria-label": t("What to show") },
+    one("degrees", t("Degrees")),
+    one("distributions", t("Distributions")),
   );
 }
 
@@ -103,8 +104,8 @@ function slots(a, b) {
     {
       type: "button",
       class: "plain swap",
-      title: "Swap",
-      "aria-label": "Swap",
+      title: t("Swap"),
+      "aria-label": t("Swap"),
       onclick: () => go({ a: b.asked, b: a.asked }),
     },
     icon("swap"),
@@ -117,8 +118,8 @@ function slot(key, image, other) {
   const isKnown = image.id || image.upload;
   const field = h("input", {
     value: image.name ?? image.asked,
-    placeholder: "file name or id",
-    "aria-label": `Photo ${key}`,
+    placeholder: t("file name or id"),
+    "aria-label": t("Photo {key}", { key }),
     spellcheck: "false",
     autocomplete: "off",
     onchange: () => choose(field.value.trim()),
@@ -140,7 +141,7 @@ function slot(key, image, other) {
 }
 
 function table({ features, degrees, distributions, shown_by: shownBy }) {
-  // From what only a has, over what both have, to what only b has.
+  // Sort from features of a only, over those of both, to those of b only.
   const order = [...features.keys()].sort((one, other) => excess(degrees, other) - excess(degrees, one));
   const cell = (key, place) => {
     const degree = degrees[key][place];
@@ -160,11 +161,11 @@ function table({ features, degrees, distributions, shown_by: shownBy }) {
   );
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Features of the two photos" },
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": t("Features of the two photos") },
     h(
       "table",
       { class: "logic" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), head)),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("feature")), head)),
       h("tbody", {}, rows),
     ),
   );
@@ -175,7 +176,7 @@ const excess = (degrees, place) => degrees.a[place] - degrees.b[place];
 const link = (feature, shownBy) =>
   h(
     "a",
-    { href: addressOf({ view: "feature", feature: String(feature) }), "aria-label": `Feature ${feature}` },
+    { href: addressOf({ view: "feature", feature: String(feature) }), "aria-label": t("Feature {n}", { n: feature }) },
     shownBy.slice(0, SHOWN).map((image) => h("img", { src: thumbnail(image), alt: "", loading: "lazy" })),
     h("span", { class: "number" }, feature),
   );

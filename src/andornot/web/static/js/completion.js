@@ -13,18 +13,18 @@ const newest = newestOnly();
 /** The completions, and the text they are for. */
 let answer = { of: "", start: 0, end: 0, completions: [] };
 let chosen = -1;
-/** Whether something was typed, and nobody closed the list since. */
+/** Whether something was typed and the list was not closed since. */
 let isWanted = false;
 
-/** Whether there is a list to choose from. */
+/** Whether the list is shown. */
 export const isCompleting = () => !byId("completions").hidden;
 
-/** Completes what is typed into a field. */
+/** Adds completion to a field. */
 export function startCompletion(field) {
   const list = byId("completions");
   const askSoon = debounced(() => isWanted && document.activeElement === field && complete(field), PAUSE);
   field.addEventListener("input", (event) => {
-    choose(-1); // who types on has not taken what was chosen
+    choose(-1); // typing clears the selection
     isWanted = event.isTrusted;
     askSoon();
   });
@@ -43,7 +43,7 @@ export function startCompletion(field) {
     }
     event.preventDefault();
   });
-  // The field keeps the focus while one clicks.
+  // Keep the focus in the field on click.
   list.addEventListener("pointerdown", (event) => event.preventDefault());
   list.addEventListener("click", (event) => {
     const option = event.target.closest("[role=option]");
@@ -60,7 +60,7 @@ async function complete(field) {
     const parameters = { text, cursor: String(cursor), limit: String(MOST) };
     answer = { of: text, ...(await newest((signal) => ask("/api/complete", parameters, { signal }))) };
   } catch {
-    close(); // no list is no harm
+    close(); // completions are optional: ignore errors
     return;
   }
   if (document.activeElement === field) draw();
@@ -89,7 +89,7 @@ function draw() {
 
 function choose(place) {
   const options = [...byId("completions").children];
-  // Before the first and behind the last is the text itself.
+  // Moving past either end returns to the typed text.
   chosen = place < -1 ? options.length - 1 : place >= options.length ? -1 : place;
   options.forEach((option, at) => option.setAttribute("aria-selected", String(at === chosen)));
   options[chosen]?.scrollIntoView({ block: "nearest" });
@@ -98,7 +98,7 @@ function choose(place) {
 }
 
 function take(field) {
-  // The text that was asked about: the field may be some letters ahead of the list.
+  // Use the text of the request, because the field may have changed since.
   const { of, start, end, completions } = answer;
   const before = characters(of, 0, start) + completions[chosen].text;
   field.value = before + characters(of, end);

@@ -1,10 +1,10 @@
-/** A dialog to choose a part of a photo: by mouse, finger, arrow keys or numbers. */
+/** A dialog to crop a photo by mouse, touch, arrow keys or numbers. */
 
 import { byId } from "./dom.js";
 import { thumbnail } from "./gallery.js";
 import * as query from "./query.js";
 
-/** Of the image's side: what an arrow moves, and the least there is to see. */
+/** As fractions of the image's side: the step of an arrow key, and the smallest crop. */
 const STEP = 0.02;
 const LEAST = 0.04;
 const MIDDLE = [0.25, 0.25, 0.75, 0.75];
@@ -15,8 +15,8 @@ let isStarted = false;
 const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /**
- * Lets a box be drawn on an image; `onChosen` gets [left, top, right, bottom] in fractions. Without it, the part joins
- * the query.
+ * Lets the user draw a box on an image; `onChosen` gets [left, top, right, bottom] in fractions. Without it, the crop
+ * is added to the query.
  */
 export async function openCrop(image, onChosen = (crop) => query.add(query.asItem(image, crop))) {
   const dialog = byId("crop-dialog");
@@ -69,7 +69,7 @@ function start(dialog) {
   });
 }
 
-/** What a pointer that goes down there does to the box as it moves: a corner, the box, or a new one. */
+/** What dragging from this position does: move a corner, move the box, or draw a new one. */
 function dragFrom(event, surface) {
   const frame = surface.getBoundingClientRect();
   const at = ({ clientX, clientY }) => [
@@ -110,7 +110,7 @@ const resized = ([left, top, right, bottom], x, y) => [
   within(bottom + y, top + LEAST, 1),
 ];
 
-/** A box with an edge that was typed: the other edges stay. */
+/** The box with one edge changed. */
 function checked(next, edge) {
   const opposite = next[(edge + 2) % 4];
   const result = [...next];

@@ -1,8 +1,8 @@
-/** Making elements. Nothing is ever made from a string of HTML, so that a file's name is only ever text. */
+/** Creates elements, never from HTML strings, so that file names cannot inject markup. */
 
 /**
- * An element: `h("button", { class: "quiet", onclick: close }, "Close")`. Properties that are undefined, null or false
- * are left out, and so are such children.
+ * Creates an element: `h("button", { class: "quiet", onclick: close }, "Close")`. Properties and children that are
+ * undefined, null or false are left out.
  */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -17,7 +17,7 @@ export function h(tag, properties = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The same for drawings. */
+/** Creates an SVG element in the same way. */
 export function s(tag, properties = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(properties)) element.setAttribute(name, value);
@@ -26,14 +26,14 @@ export function s(tag, properties = {}, ...children) {
 }
 
 const ICONS = "/static/icons.svg";
-/** Where the drawings are: in the page, once they came, so that they are there when the server is not. */
+/** The location of the icons: in the page once they are loaded, so that they work without the server. */
 let drawings = `${ICONS}#`;
 
-/** One of the drawings in icons.svg. */
+/** An icon of icons.svg. */
 export const icon = (name) =>
   s("svg", { class: "icon", "aria-hidden": "true" }, s("use", { href: `${drawings}${name}` }));
 
-/** Takes the drawings into the page. */
+/** Loads the icons into the page. */
 export async function keepIcons() {
   const text = await fetch(ICONS).then((response) => (response.ok ? response.text() : ""), () => "");
   const sheet = document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
@@ -49,10 +49,10 @@ export async function keepIcons() {
 /** The element of the page with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** Draws the content of an element anew; what had the focus is found again by its `data-item`. */
+/** Redraws the content of an element; the focus is restored by `data-item`. */
 export function redraw(host, ...children) {
   const focused = host.contains(document.activeElement) ? document.activeElement.dataset.item : undefined;
-  host.replaceChildren(...children);
+  host.replaceChildren(...children.filter(Boolean));
   if (focused) host.querySelector(`[data-item="${focused}"]`)?.focus();
 }
 
@@ -65,7 +65,7 @@ export function debounced(act, milliseconds) {
   };
 }
 
-/** Says something to who cannot see the page. */
+/** Announces something to screen readers. */
 export function announce(text) {
   byId("announcements").textContent = text;
 }

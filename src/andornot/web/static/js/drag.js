@@ -1,9 +1,9 @@
-/** What is being dragged inside the page. Files from elsewhere are the business of uploads.js. */
+/** Drag and drop within the page; files are handled in uploads.js. */
 
 let carried = null;
 let over = null;
 
-/** Starts to carry an item; `from` says that it is in the query already and moves. */
+/** Starts dragging an item; `from` means that it is moved within the query. */
 export function carry(event, item, { moves = false } = {}) {
   carried = { item, moves };
   event.dataTransfer.setData("text/plain", item.term ?? "");
@@ -12,7 +12,7 @@ export function carry(event, item, { moves = false } = {}) {
   addEventListener("dragend", putDown, { once: true });
 }
 
-/** Lets things be dropped on an element: `accept({item, moves})` for our own, `acceptFiles(files)` for files. */
+/** Makes an element a drop target: `accept({item, moves})` for items, `acceptFiles(files)` for files. */
 export function dropOn(element, accept, acceptFiles) {
   element.addEventListener("dragover", (event) => {
     if (!carried && !hasFiles(event)) return;
@@ -38,7 +38,7 @@ export function dropOn(element, accept, acceptFiles) {
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
-/** Marks the innermost element that would take what is carried. */
+/** Highlights the innermost drop target. */
 function hover(element) {
   over?.classList.remove("is-over");
   over = element;

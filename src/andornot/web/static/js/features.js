@@ -1,4 +1,4 @@
-/** All features, and one feature: the images that show it most, and how its degrees are spread. */
+/** The list of all features, and the page of one feature: its top images, and a histogram of its degrees. */
 
 import { addressOf, go, here } from "./address.js";
 import { ask, isAborted, newestOnly } from "./api.js";
@@ -8,38 +8,38 @@ import { gallery, thumbnail } from "./gallery.js";
 import { makeGrid } from "./grid.js";
 import { listed } from "./grid_sources.js";
 import { count, decimal } from "./labels.js";
+import { t } from "./texts.js";
 
 const PAGE = 60;
-const SORTS = { spread: "largest differences between photos", mean: "most common" };
+const SORTS = { spread: t("largest differences between photos"), mean: t("most common") };
 
 const LEAD =
-  "Photos are described by features that were learned without labels and have no names. The photos that show a " +
-  "feature most often tell what it is.";
+  t("Photos are described by features that were learned without labels and have no names. The photos that show a feature most often tell what it is.");
 
-const grid = makeGrid("Photos that show this feature most");
+const grid = makeGrid(t("Photos that show this feature most"));
 const newest = newestOnly();
 
-/** Draws the browser of all features into `main`. */
+/** Draws the list of all features into `main`. */
 export function showFeatures(main) {
   if (!gallery()?.images) {
-    const words = "This gallery is empty.";
-    main.replaceChildren(h("div", { class: "empty" }, h("h1", {}, "Features"), h("p", {}, words)));
+    const words = t("This gallery is empty.");
+    main.replaceChildren(h("div", { class: "empty" }, h("h1", {}, t("Features")), h("p", {}, words)));
     return;
   }
   const sort = h(
     "select",
-    { "aria-label": "Sort features by", onchange: () => go({ sort: sort.value }) },
+    { "aria-label": t("Sort features by"), onchange: () => go({ sort: sort.value }) },
     Object.entries(SORTS).map(([value, words]) => h("option", { value, selected: value === here().sort }, words)),
   );
   const cards = h("ul", { class: "cards" });
-  const more = h("button", { type: "button", class: "more", onclick: () => load() }, "Show more");
+  const more = h("button", { type: "button", class: "more", onclick: () => load() }, t("Show more"));
   main.replaceChildren(
     h(
       "div",
       { class: "heading" },
-      h("h1", {}, "Features"),
+      h("h1", {}, t("Features")),
       h("p", { class: "facts" }, facts()),
-      h("p", { class: "save" }, "Sort by ", sort),
+      h("p", { class: "save" }, `${t("Sort by")} `, sort),
     ),
     h("p", { class: "lead" }, LEAD),
     cards,
@@ -53,13 +53,13 @@ export function showFeatures(main) {
       cards.append(...features.map(card));
       more.hidden = cards.childElementCount >= total;
     } catch (error) {
-      if (!isAborted(error)) more.textContent = `${error.message} Try again`;
+      if (!isAborted(error)) more.textContent = `${error.message} ${t("Try again")}`;
     }
   };
   load();
 }
 
-const facts = () => (gallery() ? `${count(gallery().features)} features` : "");
+const facts = () => (gallery() ? t("{n} features", { n: count(gallery().features) }) : "");
 
 const card = ({ feature, mean, images }) =>
   h(
@@ -73,8 +73,8 @@ const card = ({ feature, mean, images }) =>
         { class: "mosaic" },
         images.map((image) => h("img", { src: thumbnail(image), alt: "", loading: "lazy" })),
       ),
-      h("span", { class: "number" }, `Feature ${feature}`),
-      h("span", { class: "value", title: "Average degree" }, decimal(mean, 2)),
+      h("span", { class: "number" }, t("Feature {n}", { n: feature })),
+      h("span", { class: "value", title: t("Average degree") }, decimal(mean, 2)),
     ),
   );
 
@@ -89,30 +89,30 @@ export async function showFeature(main) {
       h(
         "div",
         { class: "heading" },
-        h("h1", {}, `Feature ${answer.feature}`),
-        h("p", { class: "facts" }, `average degree ${decimal(answer.mean, 2)}`),
+        h("h1", {}, t("Feature {n}", { n: answer.feature })),
+        h("p", { class: "facts" }, t("average degree {n}", { n: decimal(answer.mean, 2) })),
         h(
           "nav",
-          { class: "save", "aria-label": "Other features" },
-          h("a", { href: addressOf({ view: "features" }) }, "All features"),
-          neighbour(answer.feature - 1, "back", "Previous feature"),
-          neighbour(answer.feature + 1, "next", "Next feature"),
+          { class: "save", "aria-label": t("Other features") },
+          h("a", { href: addressOf({ view: "features" }) }, t("All features")),
+          neighbour(answer.feature - 1, "back", t("Previous feature")),
+          neighbour(answer.feature + 1, "next", t("Next feature")),
         ),
       ),
-      h("section", { class: "degrees" }, h("h2", {}, "Distribution of degrees"), histogram(answer.histogram)),
-      h("h2", {}, "Photos that show it most"),
+      h("section", { class: "degrees" }, h("h2", {}, t("Distribution of degrees")), histogram(answer.histogram)),
+      h("h2", {}, t("Photos that show it most")),
       grid.element,
     );
-    grid.show(listed(answer.images, ({ degree }) => decimal(degree), "degree"));
+    grid.show(listed(answer.images, ({ degree }) => decimal(degree), t("degree")));
   } catch (error) {
     if (isAborted(error)) return;
     main.replaceChildren(
       h(
         "div",
         { class: "empty" },
-        h("h1", {}, "There is no such feature"),
+        h("h1", {}, t("There is no such feature")),
         h("p", {}, error.message),
-        h("p", {}, h("a", { href: addressOf({ view: "features" }) }, "All features")),
+        h("p", {}, h("a", { href: addressOf({ view: "features" }) }, t("All features"))),
       ),
     );
   }

@@ -3,30 +3,30 @@
 import { FILTERS, go, here, moved, UNFILTERED } from "./address.js";
 import { ask } from "./api.js";
 import { byId, h, icon, redraw } from "./dom.js";
-import { drawFolders } from "./folders.js";
 import { changed } from "./gallery.js";
 import * as query from "./query.js";
 import { count, day } from "./labels.js";
+import { t } from "./texts.js";
 
-/** What a chip says. */
+/** The text of a chip. */
 const SAID = {
-  folder: (value) => `Folder: ${value}`,
-  label: (value) => `Folder name: ${value}`,
-  after: (value) => `From ${day(value)}`,
-  before: (value) => `Before ${day(value)}`,
-  file_dates: () => "Including file dates",
+  folder: (value) => t("Folder: {name}", { name: value }),
+  label: (value) => t("Folder name: {name}", { name: value }),
+  after: (value) => t("From {date}", { date: day(value) }),
+  before: (value) => t("Before {date}", { date: day(value) }),
+  file_dates: () => t("Including file dates"),
 };
 
-/** The tree of folders and the names of one's own, once they came. */
+/** The folder tree and the defined names, once they are loaded. */
 let known = { folders: null, definitions: [] };
 
 const active = () => FILTERS.filter((name) => here()[name]);
 
-/** Draws the filters of the address into a list; a click removes one. */
+/** Draws the active filters into a list; a click removes one. */
 export function drawChips(list) {
   const names = active();
   const state = JSON.stringify(names.map((name) => [name, here()[name]]));
-  if (list.dataset.state === state) return; // a click on what is drawn anew just then would be lost
+  if (list.dataset.state === state) return; // a redraw during a click would lose it
   list.dataset.state = state;
   list.hidden = names.length === 0;
   const chip = (words, changes, name) =>
@@ -35,7 +35,7 @@ export function drawChips(list) {
       {},
       h(
         "button",
-        { type: "button", class: "filter", "data-item": name, "aria-label": `Remove: ${words}`, onclick: () => go(changes) },
+        { type: "button", class: "filter", "data-item": name, "aria-label": t("Remove: {name}", { name: words }), onclick: () => go(changes) },
         words,
         icon("close"),
       ),
@@ -43,7 +43,7 @@ export function drawChips(list) {
   redraw(
     list,
     ...names.map((name) => chip(SAID[name](here()[name]), { [name]: "" }, name)),
-    ...(names.length > 1 ? [chip("All filters", UNFILTERED, "unfiltered")] : []),
+    ...(names.length > 1 ? [chip(t("All filters"), UNFILTERED, "unfiltered")] : []),
   );
 }
 
@@ -53,23 +53,25 @@ export const filterButton = () =>
     "button",
     {
       type: "button",
-      class: "quiet",
+      class: "quiet tool",
       "data-item": "filter",
       "aria-haspopup": "dialog",
+      title: t("Filter"),
       onclick: ({ currentTarget }) => openPanel(currentTarget),
     },
     icon("filter"),
-    active().length ? `Filter (${active().length})` : "Filter",
+    h("span", {}, t("Filter")),
+    active().length > 0 && `(${active().length})`,
   );
 
-/** Keeps the panel and the address in step. */
+/** Synchronises the panel with the address. */
 export function startFilters() {
   for (const name of ["after", "before"]) {
     byId(`option-${name}`).addEventListener("change", ({ target }) => go({ [name]: target.value }));
   }
   byId("option-file_dates").addEventListener("change", ({ target }) => go({ file_dates: target.checked ? "1" : "" }));
   byId("filter-panel").addEventListener("toggle", ({ newState }) => {
-    // What opened it may have been drawn anew meanwhile.
+    // The button that opened it may have been redrawn.
     const isLost = newState === "closed" && [document.body, null].includes(document.activeElement);
     if (isLost) document.querySelector('[data-item="filter"]')?.focus();
   });
@@ -90,10 +92,16 @@ function openPanel(anchor) {
   const panel = byId("filter-panel");
   panel.showPopover();
   const at = anchor.getBoundingClientRect();
-  const left = Math.max(8, Math.min(at.left, innerWidth - panel.offsetWidth - 8));
-  Object.assign(panel.style, { left: `${left}px`, top: `${at.bottom + 6}px`, maxHeight: `${innerHeight - at.bottom - 20}px` });
+  placeBelow(panel, at);
   panel.focus();
   load();
+}
+
+/** Places the panel below its button, and within the window. */
+function placeBelow(panel, at) {
+  const left = Math.max(8, Math.min(at.left, innerWidth - panel.offsetWidth - 8));
+  const top = Math.max(8, Math.min(at.bottom + 6, innerHeight - panel.offsetHeight - 8));
+  Object.assign(panel.style, { left: `${left}px`, top: `${top}px` });
 }
 
 async function load() {
@@ -104,6 +112,8 @@ async function load() {
   ]);
   known = { folders, definitions };
   show();
+  const anchor = document.querySelector('[data-item="filter"]');
+  if (anchor && isOpen()) placeBelow(byId("filter-panel"), anchor.getBoundingClientRect());
 }
 
 function show() {
@@ -119,7 +129,7 @@ function show() {
   byId("filter-names").replaceChildren(...definitions.map(drawDefinition));
 }
 
-/** A name of one's own is a part of the query: there it is seen, weighted and removed like a word. */
+/** A defined name is added to the query, where it can be weighted and removed like a word. */
 const drawDefinition = ({ name, term, images }) =>
   h(
     "li",
@@ -131,3 +141,54 @@ const drawDefinition = ({ name, term, images }) =>
       typeof images === "number" && h("span", { class: "count" }, count(images)),
     ),
   );
+
+// --- folders --------------------------------------------------------------------------------------------------------
+
+/**
+ * Draws a tree; the content of a folder is created when it is opened, because there may be many folders.
+ * @param {{name: string, folder: string, images: number, folders: object[]}} root
+ * @param {string} chosen  the selected folder
+ * @param {(folder: string) => void} choose
+ */
+function drawFolders(root, chosen, choose) {
+  return h("ul", { class: "folders" }, root.folders.map((folder) => drawFolder(folder, chosen, choose)));
+}
+
+function drawFolder(folder, chosen, choose) {
+  const isInside = chosen.startsWith(`${folder.folder}/`);
+  const item = h("li", {});
+  const inner = () => drawFolders(folder, chosen, choose);
+  const toggle = h(
+    "button",
+    {
+      type: "button",
+      class: "plain",
+      "aria-label": t("Folders in {name}", { name: folder.name }),
+      "aria-expanded": String(isInside),
+      onclick: () => {
+        const isOpen = toggle.getAttribute("aria-expanded") === "true";
+        toggle.setAttribute("aria-expanded", String(!isOpen));
+        if (isOpen) item.lastChild.remove();
+        else item.append(inner());
+      },
+    },
+    icon("next"),
+  );
+  const isChosen = folder.folder === chosen;
+  item.append(
+    folder.folders.length ? toggle : h("span", { class: "leaf" }),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "folder",
+        "aria-pressed": String(isChosen),
+        onclick: () => choose(isChosen ? "" : folder.folder),
+      },
+      h("span", {}, folder.name),
+      h("span", { class: "count" }, count(folder.images)),
+    ),
+  );
+  if (isInside) item.append(inner());
+  return item;
+}

@@ -1,9 +1,9 @@
 /**
  * The query as three trays, and as text.
  *
- * A group has three trays, and says A1 and A2 and (O1 or O2) and not N1 and not N2. Whatever does not fit lies in them
- * as a group of its own. What lies in a tray is a term, which may count more or less than others: an image or a part
- * of one, a word, several examples of one thing, or a blend of images.
+ * A group has three trays, which mean A1 and A2 and (O1 or O2) and not N1 and not N2. Other conditions are nested
+ * groups. The items of a tray are terms, optionally with a weight: an image or a crop, a word, several examples of one
+ * thing, or a blend of images.
  *
  * @typedef {{kind: "image", term: string, file: string, id: ?number, upload: ?string, version: string,
  *   crop: ?number[], weight?: number}} Image  `term` is how it is written, with its crop; `crop` is in fractions.
@@ -22,30 +22,30 @@ const SIGNS = { or: " | ", and: " & ", minus: " - " };
 /** @returns {Group} */
 export const emptyGroup = () => ({ kind: "group", all: [], any: [], none: [] });
 
-/** What holds other items, by the name of the place: three trays of a group, one of examples and of a blend. */
+/** The lists of items in a container by name: three trays of a group, or one list of examples or of a blend. */
 export function traysOf(item) {
   if (item.kind === "group") return TRAYS.map((name) => [name, item[name]]);
   return item.items ? [["items", item.items]] : [];
 }
 
-/** All images, words and defined names of a query, as they come. */
+/** All images, words and defined names of a query, in order. */
 export function atomsOf(item) {
   const trays = traysOf(item);
   return trays.length ? trays.flatMap(([, items]) => items.flatMap(atomsOf)) : [item];
 }
 
-/** All images of a query, as they come. */
+/** All images of a query, in order. */
 export function imagesOf(item) {
   return item.kind === "group" && isEmpty(item) ? [] : atomsOf(item).filter(({ kind }) => kind === "image");
 }
 
-/** Whether there is nothing in it; such a group is not written. */
+/** Whether a group is empty; empty groups are not written. */
 export function isEmpty(item) {
   const trays = traysOf(item);
   return trays.length > 0 && trays.every(([, items]) => items.every(isEmpty));
 }
 
-/** Where in a query an item is: what holds it, the name of the tray, and what is in that; null if it is not there. */
+/** The place of an item in a query: its container, the name of the tray, and its items; null if it is not there. */
 export function placeOf(item, within) {
   for (const [tray, items] of traysOf(within)) {
     if (items.includes(item)) return { holder: within, tray, items };
@@ -57,7 +57,7 @@ export function placeOf(item, within) {
   return null;
 }
 
-/** An image with another part of it meant; all of it with null. */
+/** The image with another crop; null for the whole image. */
 export function cropped(image, crop) {
   const whole = image.crop ? image.term.slice(0, image.term.lastIndexOf("[")) : image.term;
   const isAll = !crop || crop.join() === "0,0,1,1";
@@ -66,15 +66,15 @@ export function cropped(image, crop) {
     : { ...image, term: `${whole}[${crop.map(short).join(", ")}]`, crop: crop.map(short) };
 }
 
-/** Two digits are enough for the eye. */
+/** Rounds to two digits, which are precise enough. */
 const short = (number) => Number(number.toFixed(2));
 
-/** Part of a text. The server counts characters, and JavaScript halves of some. */
+/** A slice of a text by code points, which the server counts, instead of UTF-16 units. */
 export const characters = (text, start, end) => [...text].slice(start, end).join("");
 
 /**
- * Puts in order what lost a part: what is empty goes, and what is left alone needs neither a blend nor a group. The
- * three trays themselves stay.
+ * Simplifies a query after a removal: drops empty items, and unwraps blends and groups of one. The three trays of the
+ * query itself stay.
  */
 export function tidy(item) {
   for (const [, items] of traysOf(item)) {
@@ -89,7 +89,7 @@ function simplest(item) {
   const isBare = item.kind === "group" ? !item.none.length : item.op !== "not";
   if (inside.length !== 1 || !isBare) return item;
   const [only] = inside;
-  // A weight of the whole is one of what is left.
+  // The remaining item gets the weight of the whole.
   return item.weight === undefined || only.kind === "group" ? only : { ...only, weight: item.weight };
 }
 
@@ -98,7 +98,7 @@ function simplest(item) {
 /** The formula of a query; "" for an empty one. */
 export const write = (item) => (isEmpty(item) ? "" : condition(item).text);
 
-/** What is joined stands in brackets even where it need not: people do not know which sign binds more. */
+/** Adds brackets even where they are redundant, so that readers need not know operator precedence. */
 const operand = ({ text, isJoined }) => (isJoined ? `(${text})` : text);
 
 const filled = (items) => items.filter((inner) => !isEmpty(inner));
@@ -131,15 +131,15 @@ function term(item) {
 
 // --- from the server's tree to trays -----------------------------------------------------------------------------
 
-/** The group that a tree stands for; `formula` is the text that the tree was read from. */
+/** Converts the server's tree to a group; `formula` is the text that it was parsed from. */
 export function read(tree, formula) {
   const group = emptyGroup();
   const items = (some) => some.map((node) => readItem(node, formula));
   const nodes = operands("and", tree);
-  // Of several, the last: it is written last, so that reading what was written changes nothing.
+  // The last "or" becomes the tray "any", which is also written last, so that a round trip changes nothing.
   const either = nodes.findLast((node) => isCondition(node, "or"));
   for (const node of nodes) {
-    // None of two is not one and not the other.
+    // not (a or b) is not a and not b.
     if (isCondition(node, "not")) group.none.push(...items(operands("or", node.item)));
     else if (node === either) group.any = items(operands("or", node));
     else group.all.push(readItem(node, formula));
@@ -149,7 +149,7 @@ export function read(tree, formula) {
 
 const isCondition = (node, op) => node.op === op && node.level === "condition";
 
-/** The operands of a chain of "and" or "or", however it is nested; a node of another kind is a chain of one. */
+/** The operands of nested "and" or "or" nodes as a flat list; another node is its only operand. */
 const operands = (op, node) =>
   isCondition(node, op) ? node.items.flatMap((inner) => operands(op, inner)) : [node];
 
@@ -180,7 +180,7 @@ function readName({ kind, start, end, id, upload, version, file, crop }, formula
   return { kind: "image", term, file, id, upload, version, crop };
 }
 
-/** a - b - c is told as (a - b) - c. */
+/** The server parses a - b - c as (a - b) - c. */
 function subtracted({ items: [first, second] }) {
   return [...(first.op === "minus" ? subtracted(first) : [first]), second];
 }

@@ -2,16 +2,20 @@
 
 import { h } from "./dom.js";
 import { thumbnail } from "./gallery.js";
+import { t } from "./texts.js";
 
-/** So many terms look different; further ones begin again. */
+/** The number of different styles of frames; further terms reuse them. */
 const COLOURS = 4;
 
-/** What stands in a formula where a name may stand; what is in square brackets is a part of an image. */
+/** Matches atoms in a formula; crops are in square brackets. */
 const NAME = /"(?:\\.|[^"\\])*"|[\p{L}\p{N}_./-]+/gu;
 const PART = /\[[^\]]*\]/g;
 
+/** Corners of a frame for its label, in the order in which they are tried. */
+const CORNERS = ["top left", "bottom left", "top right", "bottom right"];
+
 /**
- * What the places of a hit are called, and the first image of their terms.
+ * The labels of the boxes of a hit, and the first image of their terms.
  * @param {{boxes: {term: string, box: number[]}[]}} hit
  * @param {{name: string, file: string}[]} names  those of the answer
  */
@@ -31,12 +35,12 @@ const unquoted = (name) => (name.startsWith('"') ? name.slice(1, -1).replace(/\\
 
 function said(term, meant) {
   if (meant.length === 0) return term;
-  if (meant.length === 1) return (term.includes("[") ? "part of " : "") + meant[0].file;
-  return `these ${meant.length}`;
+  if (meant.length > 1) return t("these {n}", { n: meant.length });
+  return term.includes("[") ? t("part of {name}", { name: meant[0].file }) : meant[0].file;
 }
 
-/** Frames to lie over an image; `part` says which part of it is seen, as left, top, right, bottom. */
-export function drawFrames(places, part = [0, 0, 1, 1]) {
+/** Draws frames over a photo. */
+export function drawFrames(places) {
   return h(
     "div",
     { class: "frames", "aria-hidden": "true" },
@@ -44,25 +48,33 @@ export function drawFrames(places, part = [0, 0, 1, 1]) {
       const frame = h(
         "div",
         { class: `found colour-${colour}` },
-        h("span", {}, image && h("img", { src: thumbnail(image), alt: "" }), label),
+        h("span", { "data-corner": CORNERS[0] }, image && h("img", { src: thumbnail(image), alt: "" }), label),
       );
-      const [left, top, right, bottom] = seen(box, part).map((fraction) => `${100 * fraction}%`);
-      Object.assign(frame.style, { left, top, width: `calc(${right} - ${left})`, height: `calc(${bottom} - ${top})` });
+      const [left, top, right, bottom] = box.map((edge) => 100 * Math.max(0, Math.min(1, edge)));
+      Object.assign(frame.style, {
+        left: `${left}%`,
+        top: `${top}%`,
+        width: `${right - left}%`,
+        height: `${bottom - top}%`,
+      });
       return frame;
     }),
   );
 }
 
-/** Which part of an image a square shows that it covers. */
-export function covered({ naturalWidth: width, naturalHeight: height }) {
-  const [x, y] = [Math.max(0, width - height) / (2 * width), Math.max(0, height - width) / (2 * height)];
-  return [x, y, 1 - x, 1 - y];
+/** Moves labels to other corners of their frames until none overlap; a label without a free corner is hidden. */
+export function separateLabels(frames) {
+  const placed = [];
+  for (const label of frames.querySelectorAll(".found > span")) {
+    label.hidden = false;
+    const corner = CORNERS.find((one) => {
+      label.dataset.corner = one;
+      const at = label.getBoundingClientRect();
+      return !placed.some((other) => overlap(at, other));
+    });
+    label.hidden = !corner;
+    if (corner) placed.push(label.getBoundingClientRect());
+  }
 }
 
-/** A box of the image as fractions of the part that is seen. */
-function seen(box, part) {
-  return box.map((value, side) => {
-    const [from, to] = [part[side % 2], part[(side % 2) + 2]];
-    return Math.max(0, Math.min(1, (value - from) / (to - from)));
-  });
-}
+const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;

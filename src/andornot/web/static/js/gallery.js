@@ -3,17 +3,17 @@
 import { ask, ApiError, trouble, withParameters } from "./api.js";
 import { signal } from "./signal.js";
 
-/** Sent when the gallery is known, and again when its images changed. */
+/** Sent when the gallery is first loaded, and whenever its images have changed. */
 export const changed = signal();
 
 const EVERY = 4000;
 
 let known = null;
 
-/** What the server says about the gallery; null before its first answer. */
+/** The server's description of the gallery; null before its first answer. */
 export const gallery = () => known;
 
-/** The small image of something with an id or the name of an upload; browsers keep it until the image changes. */
+/** The address of the thumbnail of an image or upload; browsers cache it until the image changes. */
 export function thumbnail({ id, upload, version }) {
   if (upload) return `/api/uploads/${encodeURIComponent(upload)}/thumbnail`;
   return withParameters(`/api/images/${id}/thumbnail`, { v: version });
@@ -24,6 +24,9 @@ export async function watchGallery() {
   if (!known || !document.hidden) await look();
   setTimeout(watchGallery, EVERY);
 }
+
+/** Asks the server now whether the gallery has changed. */
+export const lookNow = () => look();
 
 async function look() {
   try {

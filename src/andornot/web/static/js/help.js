@@ -1,4 +1,4 @@
-/** A short help, on one screen. */
+/** The help page. */
 
 import { addressOf } from "./address.js";
 import { byId } from "./dom.js";

@@ -1,11 +1,11 @@
-/** A small menu beside what it belongs to. */
+/** A small context menu. */
 
 import { byId, h, icon } from "./dom.js";
 
 /**
- * Opens the menu at `anchor`, which has the focus again afterwards.
+ * Opens a menu at `anchor`, which gets the focus back when it is closed.
  * @param {({label: string, icon: string, act: () => void} | undefined | false)[]} entries
- * @param {Element[]} head  what stands above them
+ * @param {Element[]} head  elements above the entries
  */
 export function openMenu(anchor, entries, head = []) {
   const menu = byId("menu");
@@ -27,7 +27,7 @@ export function openMenu(anchor, entries, head = []) {
   buttons[0].focus();
 }
 
-/** Arrows move in the menu. */
+/** Moves the focus in the menu by arrow keys. */
 export function startMenu() {
   byId("menu").addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -4,15 +4,21 @@ import { trouble } from "./api.js";
 import { byId, h } from "./dom.js";
 import { changed, gallery } from "./gallery.js";
 import { photos } from "./labels.js";
+import { t } from "./texts.js";
 
 const SHOWN = 6000;
 
-/** Says something for a few seconds. */
-export function tell(text) {
-  const notice = h("p", {}, text);
+/** Shows a notice for a few seconds, optionally with a button. */
+export function tell(text, action = null) {
+  const act = () => {
+    notice.remove();
+    action.act();
+  };
+  const button = action && h("button", { type: "button", class: "link", onclick: act }, action.label);
+  const notice = h("p", {}, text, button);
   const host = byId("notices");
   host.append(notice);
-  // Shown anew, it lies above a dialog that was opened since.
+  // Show the popover again, so that it is above dialogs that were opened since.
   if (host.matches(":popover-open")) host.hidePopover();
   host.showPopover();
   setTimeout(() => {
@@ -21,12 +27,14 @@ export function tell(text) {
   }, SHOWN);
 }
 
-/** Says when the gallery has changed, and that the server is gone for as long as it is; then all is loaded again. */
+/** Shows when the gallery has changed and while the server is unavailable; reloads everything when it is back. */
 export function startNotices() {
-  let state = null;
+  let images = null;
   changed.on((now) => {
-    if (state !== null && state !== now.state) tell(`The gallery has changed: it now has ${photos(now.images)}.`);
-    ({ state } = now);
+    if (images !== null && images !== now.images) {
+      tell(t("The gallery has changed: it now has {photos}.", { photos: photos(now.images) }));
+    };
+    ({ images } = now);
   });
   const banner = byId("trouble");
   trouble.on((text) => {

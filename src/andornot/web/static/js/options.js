@@ -1,15 +1,15 @@
-/** How images are ranked, and how many are shown; modest, because the defaults are good. */
+/** Options of the ranking. */
 
 import { go, here, moved, RANKING } from "./address.js";
 import { byId, h } from "./dom.js";
 import { changed } from "./gallery.js";
 import { SCORES } from "./labels.js";
+import { t } from "./texts.js";
 
-const TOPS = ["12", "24", "48", "96", "200", "500", "1000"];
-const SEMANTICS = { exact: "the same thing", independent: "independent, as in the paper" };
-const LOGICS = { "": "default", godel: "Gödel, as in the paper", lukasiewicz: "Łukasiewicz", product: "product" };
+const SEMANTICS = { exact: t("the same thing"), independent: t("independent, as in the paper") };
+const LOGICS = { "": t("default"), godel: t("Gödel, as in the paper"), lukasiewicz: "Łukasiewicz", product: "product" };
 
-/** Keeps the fields and the address in step. */
+/** Synchronises the fields with the address. */
 export function startOptions() {
   changed.on(fillChoices);
   for (const name of RANKING) {
@@ -22,10 +22,6 @@ function fillChoices({ scores, logics }) {
   choices(
     "score",
     scores.map((score) => [score, SCORES[score] ? `${score}: ${SCORES[score]}` : score]),
-  );
-  choices(
-    "top",
-    TOPS.map((top) => [top, top]),
   );
   choices(
     "logic",
@@ -42,7 +38,7 @@ function choices(name, entries) {
 function show() {
   for (const name of RANKING) {
     const field = byId(`option-${name}`);
-    // A number of somebody else's address is as good as ours.
+    // Also accept values from an address that are not in the list.
     const isKnown = [...field.options].some(({ value }) => value === here()[name]);
     if (!isKnown) field.append(h("option", { value: here()[name] }, here()[name]));
     field.value = here()[name];

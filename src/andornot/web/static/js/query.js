@@ -12,32 +12,34 @@ import { cancelSearch, isSettled, search, showAnswer } from "./search.js";
 import { describe } from "./sentence.js";
 import { signal } from "./signal.js";
 
-/** Sent when trays, text, the error or the question have changed. */
+/** Sent when the trays, the text, the error or the question have changed. */
 export const queryChanged = signal();
 
-/** Typing without a longer pause is one step to undo. */
+/** Typing without a longer pause is one undo step. */
 const PAUSE = 1500;
-/** Edits that follow each other faster are one search. */
+/** Edits that follow each other faster are searched once. */
 const SEARCH_PAUSE = 60;
 const MOST_STEPS = 100;
 
 let group = emptyGroup();
 let text = "";
 let fault = null;
+/** How the server understood the text. */
+let meaning = { understood: null, notes: [] };
 let typed = -Infinity;
 /** The tray that clicked photos are added to, if one was chosen. */
 let aimed = null;
-/** What several clicked photos are: "same" thing, or "both" together; null until the user says so. */
+/** Whether several clicked photos show the "same" thing, or "both" are wanted together; null if unanswered. */
 let meant = null;
 let isAsking = false;
-/** How the text is being read, `{isSameStep}`; null if it is not. Kept while the server is away. */
+/** The pending parse of the text, `{isSameStep}`, or null. Kept while the server is unavailable. */
 let reading = null;
-/** What there was before each change. */
+/** The undo history. */
 const steps = [];
-/** The file names of uploads: a restarted server does not know them. */
+/** The file names of uploads, which a restarted server does not know. */
 const uploadNames = new Map();
 
-// --- what there is -----------------------------------------------------------------------------------------------
+// --- state -------------------------------------------------------------------------------------------------------
 
 /** The three trays. */
 export const root = () => group;
@@ -45,10 +47,13 @@ export const root = () => group;
 /** The text of the formula, which may have mistakes. */
 export const formula = () => text;
 
-/** What is wrong with the text, an ApiError; or null. */
+/** The error in the text, an ApiError or null. */
 export const error = () => fault;
 
-/** How many images are in the query. */
+/** How the text was understood: the formula for plain text, and notes about unknown words. */
+export const interpretation = () => meaning;
+
+/** The number of images in the query. */
 export const size = () => imagesOf(group).length;
 
 /** Whether the query is empty. */
@@ -60,16 +65,16 @@ export const sentence = () => describe(group);
 /** The tray that was chosen for clicked photos; null for the default. */
 export const aim = () => aimed;
 
-/** The examples to ask "same thing, or both together?" about; null if that is known. */
+/** The examples to ask "same thing, or both together?" about; null if this is known. */
 export const question = () => (isAsking ? (group.all.findLast(({ kind }) => kind === "like") ?? null) : null);
 
-/** The image as it stands in a tray; `crop` is the part of it that is meant, in fractions. */
+/** An image as an item of a tray; `crop` is in fractions. */
 export function asItem({ id = null, upload = null, version = "", term, name }, crop = null) {
   if (upload) uploadNames.set(upload, name);
   return cropped({ kind: "image", term, file: name, id, upload, version, crop: null }, crop);
 }
 
-/** Where in the query an image is: names of trays. */
+/** The names of the trays that contain an image. */
 export function traysWith(image) {
   const isIn = (item) => imagesOf(item).some((other) => isSame(other, image));
   return traysOf(group)
@@ -79,9 +84,9 @@ export function traysWith(image) {
 
 const isSame = (one, { id = null, upload = null }) => (upload ? one.upload === upload : one.id !== null && one.id === id);
 
-// --- changes by hand ---------------------------------------------------------------------------------------------
+// --- edits -------------------------------------------------------------------------------------------------------
 
-/** Changes the trays by `act`, then writes the text. */
+/** Changes the trays by `act`, then updates the text. */
 export function edit(act) {
   remember();
   act(group);
@@ -89,17 +94,17 @@ export function edit(act) {
   settle(write(group));
 }
 
-/** Adds to a tray, or to the examples or the blend `into`. */
+/** Adds an item to a tray, or to the examples or the blend `into`. */
 export function add(item, tray = "all", into = group) {
   edit(() => (into.items ?? into[tray]).push(item));
 }
 
-/** Takes an item out, wherever it is. */
+/** Removes an item. */
 export function remove(item) {
   edit(() => drop(item));
 }
 
-/** Takes an item from where it is to the end of a tray of a group. */
+/** Moves an item to the end of a tray of a group. */
 export function move(item, tray, into = group) {
   if (item === into || placeOf(into, item)) return;
   edit(() => {
@@ -108,7 +113,7 @@ export function move(item, tray, into = group) {
   });
 }
 
-/** Puts another item in the place of one; several, if there are more. */
+/** Replaces an item by one or several others. */
 export function replace(item, ...others) {
   edit(() => {
     const { items } = placeOf(item, group);
@@ -116,19 +121,19 @@ export function replace(item, ...others) {
   });
 }
 
-/** Makes one item of two, in the place of the second: `{kind: "blend", op}` or `{kind: "like"}`. */
+/** Merges two items in the place of the second: `{kind: "blend", op}` or `{kind: "like"}`. */
 export function join(item, onto, { kind, op }) {
   if (item === onto || placeOf(onto, item)) return;
   edit(() => {
     if (placeOf(item, group)) drop(item);
     const { items } = placeOf(onto, group);
-    // A weight is of a whole term.
+    // Only whole terms can have weights.
     const parts = [onto, item].map(({ weight, ...rest }) => rest);
     items[items.indexOf(onto)] = { kind, ...(op && { op }), items: parts, weight: onto.weight };
   });
 }
 
-/** How much an item counts; 1 is as much as the others. */
+/** Sets the weight of an item; the default is 1. */
 export function weigh(item, weight) {
   edit(() => {
     item.weight = weight;
@@ -142,19 +147,16 @@ export function clear() {
   });
 }
 
-/** From now on images that are clicked go into this tray; with null they are examples of what is looked for. */
+/** Chooses the tray for clicked images; with null, they become examples. */
 export function aimAt(tray) {
   if (aimed === tray) return;
   aimed = tray;
   queryChanged.send();
 }
 
-// --- images that are clicked -----------------------------------------------------------------------------------
+// --- clicked images --------------------------------------------------------------------------------------------
 
-/**
- * A plain click on an image: the first is looked for, a second one is one more example of the same thing. Whether
- * that was meant is asked once.
- */
+/** Searches for the first photo; a second one becomes another example of the same thing, and the user is asked. */
 export function click(image) {
   if (aimed) {
     add(asItem(image), aimed);
@@ -166,13 +168,7 @@ export function click(image) {
   }
 }
 
-/** Adds an example. */
-export function moreLikeThis(image) {
-  if (traysWith(image).includes("all")) return;
-  addExample(image);
-}
-
-/** Adds an example of what is not wanted. */
+/** Adds a negative example. */
 export function notThis(image) {
   if (!traysWith(image).includes("none")) add(asItem(image), "none");
 }
@@ -183,7 +179,7 @@ export function addWord(word, term) {
   if (!isThere) add({ kind: "word", term, file: word });
 }
 
-/** Answers what several clicked photos are: "same" thing, or "both" together. */
+/** Sets whether several clicked photos show the "same" thing, or "both" are wanted together. */
 export function answer(reading) {
   const examples = question();
   meant = reading;
@@ -200,12 +196,12 @@ function addExample(image) {
   else join(item, other, { kind: "like" });
 }
 
-/** What one more example would join: the last examples, or the last image. */
+/** The item that another example is added to: the last examples, or the last image. */
 const example = () => group.all.findLast(({ kind }) => kind === "like" || kind === "image");
 
 // --- text --------------------------------------------------------------------------------------------------------
 
-/** The text as somebody types it. */
+/** Updates the text while the user types. */
 export function type(value) {
   if (value === text) return Promise.resolve();
   const now = performance.now();
@@ -216,7 +212,7 @@ export function type(value) {
   return readText({ isSameStep });
 }
 
-/** Another text, as a whole. */
+/** Replaces the whole text. */
 export function setText(value) {
   remember();
   typed = -Infinity;
@@ -224,12 +220,12 @@ export function setText(value) {
   return readText();
 }
 
-/** Follows the address from now on, and searches whenever the query, the options or the gallery change. */
+/** Follows the address, and searches whenever the query, the options or the gallery change. */
 export function startQuery() {
   const searchSoon = debounced(() => isSettled(here().q) || searchAddress(), SEARCH_PAUSE);
   moved.on(({ now, before }) => {
     if (now.q !== before.q && now.q !== text) {
-      // Going back is an undo.
+      // Going back in the history is an undo.
       if (steps.at(-1)?.text === now.q) steps.pop();
       else remember();
       readAddress();
@@ -244,7 +240,7 @@ function blame(error) {
   queryChanged.send();
 }
 
-/** Searches for what the address says; text that is being read goes first. */
+/** Searches for the query of the address; text that is being parsed takes precedence. */
 async function searchAddress() {
   if (reading) return readText(reading);
   const { q } = here();
@@ -279,28 +275,29 @@ async function readText({ isSameStep = false } = {}) {
   reading = { isSameStep };
   try {
     const answer = await search(asked);
-    accept(read(answer.tree, asked), isSameStep);
+    accept(read(answer.tree, answer.formula), isSameStep, answer);
     showAnswer(answer);
   } catch (error) {
     if (isAborted(error) || error instanceof Unreachable) return;
     reading = null;
-    if (error.parsed) accept(read(error.parsed.tree, asked), isSameStep);
+    if (error.parsed) accept(read(error.parsed.tree, error.parsed.formula), isSameStep, error.parsed);
     blame(error);
   }
 }
 
-function accept(trays, isSameStep) {
+function accept(trays, isSameStep, { understood = null, notes = [] } = {}) {
   group = trays;
+  meaning = { understood, notes };
   for (const image of imagesOf(group)) image.file = uploadNames.get(image.upload) ?? image.file;
-  settle(text, isSameStep);
+  settle(text, isSameStep, meaning);
 }
 
-// --- and back ----------------------------------------------------------------------------------------------------
+// --- undo --------------------------------------------------------------------------------------------------------
 
 /** Whether there is something to undo. */
 export const canUndo = () => steps.length > 0;
 
-/** Takes the last change back. */
+/** Undoes the last change. */
 export function undo() {
   if (!steps.length) return;
   const before = steps.pop();
@@ -313,8 +310,9 @@ function remember() {
   if (steps.length > MOST_STEPS) steps.shift();
 }
 
-/** The trays are as they should be, and so is the text from now on. */
-function settle(next, isSameStep = false) {
+/** Sets the text that belongs to the current trays, and updates the address. */
+function settle(next, isSameStep = false, how = { understood: null, notes: [] }) {
+  meaning = how;
   cancelSearch();
   reading = null;
   text = next;
@@ -322,7 +320,10 @@ function settle(next, isSameStep = false) {
   if (isEmpty(group)) [aimed, meant, isAsking] = [null, null, false];
   if (!question()) isAsking = false;
   queryChanged.send();
-  go(text.trim() ? { q: text } : { q: "", all: "" }, { replace: isSameStep });
+  // A query from the lightbox replaces its entry in the history, so that Back does not open the photo again.
+  const image = text === here().q ? here().image : "";
+  const replace = isSameStep || here().image !== image;
+  go(text.trim() ? { q: text, image } : { q: "", all: "", exclude: "", image }, { replace });
 }
 
 function drop(item) {

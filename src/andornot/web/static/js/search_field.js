@@ -1,9 +1,11 @@
-/** The search field: mistakes are underlined, and corrections offered. */
+/** The search field, which underlines mistakes and offers corrections. */
 
 import { isCompleting, startCompletion } from "./completion.js";
 import { announce, byId, debounced, h } from "./dom.js";
 import { characters } from "./formula.js";
 import * as query from "./query.js";
+import { teachButton } from "./understood.js";
+import { t } from "./texts.js";
 
 const PAUSE = 150;
 
@@ -31,7 +33,7 @@ export function startSearchField() {
     const [first] = query.error()?.corrections ?? [];
     if (first?.is_certain && query.formula() === field.value) {
       query.setText(first.formula);
-      announce(`Searching for ${first.formula}`);
+      announce(t("Searching for {query}", { query: first.formula }));
     } else show();
   });
   for (const happening of ["scroll", "keyup", "pointerup", "focus", "blur"]) field.addEventListener(happening, follow);
@@ -46,7 +48,7 @@ function show() {
   if (!isTyping) mark(query.error());
 }
 
-/** Scrolls the copy behind the field along with it. */
+/** Scrolls the copy behind the field in sync with it. */
 function follow() {
   byId("formula-copy").scrollLeft = byId("formula").scrollLeft;
 }
@@ -58,14 +60,14 @@ function isUnfinished({ span: [start, end] }) {
   return document.activeElement === field && isCompleting() && caret >= start && caret <= end;
 }
 
-/** The message for a mistake, short where corrections are shown below it. */
+/** The message for a mistake; short if corrections are shown below it. */
 function messageOf({ code, message, corrections }) {
-  if (code === "missing-operator") return "Join words with and, or, not.";
+  if (code === "missing-operator") return t("Join words with and, or, not.");
   const isUnknown = code === "unknown-name" || code === "unknown-word";
-  return isUnknown && corrections.length ? "Unknown word or file name." : message;
+  return isUnknown && corrections.length ? t("Unknown word or file name.") : message;
 }
 
-/** Underlines the mistake in a copy of the text that lies under the field, and says below what is wrong. */
+/** Underlines the mistake in a copy of the text behind the field, and shows the message below it. */
 function mark(error) {
   const [field, copy, message] = ["formula", "formula-copy", "formula-error"].map(byId);
   const fault = error && isUnfinished(error) ? null : error;
@@ -73,21 +75,24 @@ function mark(error) {
   message.hidden = fault === null;
   copy.replaceChildren();
   if (fault === null) return;
-  const [start, to] = fault.span;
+  // For plain text, the span refers to the formula, not to the typed text.
+  const [start, to] = fault.understood && fault.understood !== field.value ? [0, 0] : fault.span;
   const end = Math.max(start + 1, to);
-  // Beyond the end of the text there is nothing to underline but a space.
+  // At the end of the text, underline a space.
   const spot = h("mark", {}, characters(field.value, start, end) || "\u00a0");
   copy.append(characters(field.value, 0, start), spot, characters(field.value, end));
   follow();
   message.replaceChildren(h("span", { class: "pointer" }), h("span", {}, messageOf(fault)));
   const left = spot.getBoundingClientRect().left - copy.getBoundingClientRect().left;
   message.style.setProperty("--spot", `${Math.max(0, Math.min(left, copy.clientWidth))}px`);
+  const isWord = ["unknown-name", "unknown-word"].includes(fault.code);
+  if (isWord) message.append(...[teachButton(spot.textContent.replace(/^"|"$/g, ""))].filter(Boolean));
   if (!fault.corrections.length) return;
   message.append(
     h(
       "span",
       { class: "corrections" },
-      "Did you mean ",
+      `${t("Did you mean")} `,
       fault.corrections.map(({ formula, label }) =>
         h("button", { type: "button", class: "word", onclick: () => query.setText(formula) }, label),
       ),

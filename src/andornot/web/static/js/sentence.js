@@ -32,7 +32,7 @@ function alternatives(items) {
   return items.every(isWord) ? `show ${listed(items.map(named), "or")}` : listed(items.map(predicate), "or");
 }
 
-/** What is not wanted; plain examples are counted together. */
+/** The negated items; plain examples are counted together. */
 function unwanted(items) {
   const examples = items.filter(({ kind, crop }) => (kind === "image" && !crop) || kind === "like");
   const images = examples.flatMap((item) => item.items ?? [item]);
@@ -71,7 +71,7 @@ function bare(item) {
 
 const called = (item) => (item.kind === "image" && item.crop ? `a part of ${item.file}` : item.file);
 
-/** What is blended, without "like". */
+/** The description of a blend, without "like". */
 const part = (item) => (item.items ? bare(item).replace(/^like /, "") : called(item));
 
 function blended({ op, k, items }) {

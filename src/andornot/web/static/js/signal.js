@@ -1,14 +1,14 @@
-/** Something that happens, and those who want to know. */
+/** An event with listeners. */
 export function signal() {
   const listeners = new Set();
   return {
-    /** Calls `listener` each time; what is returned ends that. */
+    /** Calls `listener` on each event; returns a function that removes it. */
     on(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
     send(value) {
-      // Of a copy: a listener may end or bring others.
+      // Iterate over a copy, because listeners may add or remove others.
       for (const listener of [...listeners]) listener(value);
     },
   };

@@ -1,4 +1,4 @@
-/** The three trays of the query, drawn anew whenever it changes, and what else shows it: the sentence, the question. */
+/** Draws the three trays of the query, its sentence, and the question about examples whenever the query changes. */
 
 import { drawChip, face, titleOf } from "./chips.js";
 import { openItem } from "./chip_menu.js";
@@ -7,9 +7,10 @@ import { carry, dropOn } from "./drag.js";
 import { atomsOf, isEmpty, TRAYS } from "./formula.js";
 import * as query from "./query.js";
 import { addFiles } from "./uploads.js";
-import { WORDS } from "./labels.js";
+import { trays } from "./labels.js";
+import { t } from "./texts.js";
 
-/** Draws the trays from now on. */
+/** Starts drawing the trays. */
 export function startTrays() {
   byId("clear").addEventListener("click", query.clear);
   byId("undo").addEventListener("click", query.undo);
@@ -19,7 +20,7 @@ export function startTrays() {
     if (!isUndo || isOther || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     query.undo();
-    announce("Undone");
+    announce(t("Undone"));
   });
   query.queryChanged.on(draw);
   draw();
@@ -30,14 +31,11 @@ function draw() {
   redraw(byId("trays"), h("div", { class: "group is-root" }, TRAYS.map((tray) => drawTray(root, tray))));
   byId("clear").hidden = query.isBlank();
   byId("undo").hidden = !query.canUndo();
-  const sentence = query.error() ? "" : query.sentence();
-  byId("sentence").textContent = sentence;
-  byId("sentence").hidden = !sentence;
   drawQuestion();
   drawSummary();
 }
 
-/** Asked once, where one looks: are several images one thing, or all of them wanted? */
+/** The question, asked once, whether several images show one thing, or all of them are wanted. */
 function drawQuestion() {
   const examples = query.question();
   const place = byId("question");
@@ -49,25 +47,25 @@ function drawQuestion() {
   redraw(
     place,
     ...examples.items.slice(0, 3).map((item) => h("span", { class: "thumb" }, face(item))),
-    h("span", {}, "Same thing, or both together?"),
-    button("Same thing", "same"),
-    button(examples.items.length > 2 ? "All together" : "Both together", "both"),
+    h("span", {}, t("Same thing, or both together?")),
+    button(t("Same thing"), "same"),
+    button(examples.items.length > 2 ? t("All together") : t("Both together"), "both"),
   );
-  if (isNew) announce("Same thing, or both together?");
+  if (isNew) announce(t("Same thing, or both together?"));
 }
 
-/** What a narrow screen shows of the query while it is folded. */
+/** The summary of the query on narrow screens while it is collapsed. */
 function drawSummary() {
   const all = isEmpty(query.root()) ? [] : atomsOf(query.root());
   const shown = all.slice(0, 5).map((item) => h("span", { class: "thumb" }, face(item)));
   const more = all.length > shown.length ? `+${all.length - shown.length}` : "";
-  byId("summary").replaceChildren(...shown, more || (all.length ? "" : "Type a word, or tap a photo"));
+  byId("summary").replaceChildren(...shown, more || (all.length ? "" : t("Type a word, or tap + on a photo")));
 }
 
 function drawTray(group, tray) {
   const items = group[tray];
   const isAimed = query.aim() === tray && group === query.root();
-  const element = h("div", { class: `tray ${tray}`, role: "group", "aria-label": WORDS[tray].title });
+  const element = h("div", { class: `tray ${tray}`, role: "group", "aria-label": trays[tray].title });
   dropOn(
     element,
     ({ item, moves }) => (moves ? query.move(item, tray, group) : query.add(item, tray, group)),
@@ -78,7 +76,7 @@ function drawTray(group, tray) {
     element.append(opener(tray));
     return element;
   }
-  const heading = h("div", { class: "tray-heading" }, icon(tray), h("h3", {}, WORDS[tray].title));
+  const heading = h("div", { class: "tray-heading" }, icon(tray), h("h3", {}, trays[tray].title));
   if (group === query.root()) heading.append(aimer(tray, isAimed));
   element.append(
     heading,
@@ -88,7 +86,7 @@ function drawTray(group, tray) {
           {},
           items.map((item) => h("li", { class: item.kind === "group" ? "wide" : "" }, drawItem(item))),
         )
-      : h("p", { class: "hint" }, `${WORDS[tray].hint}. Click photos, or drag them here.`),
+      : h("p", { class: "hint" }, `${trays[tray].hint}. ${t("Add photos with +, or drag them here.")}`),
   );
   return element;
 }
@@ -101,14 +99,14 @@ const opener = (tray) =>
       class: "quiet",
       "aria-expanded": "false",
       "data-item": `open-${tray}`,
-      title: WORDS[tray].hint,
+      title: trays[tray].hint,
       onclick: () => query.aimAt(tray),
     },
     icon(tray),
-    WORDS[tray].title,
+    trays[tray].title,
   );
 
-/** Says where images go that are clicked; the first tray is the usual place. */
+/** Shows which tray clicked images are added to; the default is the first. */
 function aimer(tray, isAimed) {
   if (tray === "all" && !query.aim()) return "";
   const isHere = isAimed || (tray === "all" && !query.aim());
@@ -119,10 +117,10 @@ function aimer(tray, isAimed) {
       class: "here",
       "aria-pressed": String(isHere),
       "data-item": `aim-${tray}`,
-      title: "Photos that you click are added here",
+      title: t("Photos that you add with + go here"),
       onclick: () => query.aimAt(isHere || tray === "all" ? null : tray),
     },
-    isHere ? "Clicks go here" : "Add here",
+    isHere ? t("Photos go here") : t("Add here"),
   );
 }
 
@@ -133,14 +131,14 @@ function drawItem(item) {
     {
       type: "button",
       class: "plain",
-      "aria-label": `${titleOf(item)}: more`,
+      "aria-label": t("{name}: more", { name: titleOf(item) }),
       "aria-haspopup": "true",
       onclick: () => openItem(more, item),
     },
     icon("more"),
   );
-  const trays = TRAYS.filter((tray) => item[tray].length).map((tray) => drawTray(item, tray));
-  const element = h("section", { class: "group", "aria-label": titleOf(item), draggable: "true" }, more, trays);
+  const inner = TRAYS.filter((tray) => item[tray].length).map((tray) => drawTray(item, tray));
+  const element = h("section", { class: "group", "aria-label": titleOf(item), draggable: "true" }, more, inner);
   element.addEventListener("dragstart", (event) => {
     event.stopPropagation();
     carry(event, item, { moves: true });

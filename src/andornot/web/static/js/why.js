@@ -1,46 +1,48 @@
-/** Why a photo was found, in words; feature numbers are shown on request. */
+/** Explains why a photo was found, in words; feature numbers are shown on request. */
 
 import { addressOf } from "./address.js";
 import { bar } from "./charts.js";
 import { h } from "./dom.js";
 import { thumbnail } from "./gallery.js";
 import { decimal, percent } from "./labels.js";
+import { t } from "./texts.js";
 
 const SHOWN = 3;
-const WORDLESS = "unnamed feature";
+const WORDLESS = t("unnamed feature");
+const MATCHES = { strong: t("Strong match"), maybe: t("Possible match"), weak: t("Weak match") };
 
 /**
- * The section that says why: how good the match is, and what gave most to it.
+ * The section of the explanation: the match, and what contributed most to it.
  * @param {string[]} asked  the words of the query
- * @param {{word: string, truth: number}[]} seen  what the image shows, in words
+ * @param {{word: string, truth: number}[]} seen  the words for the image
  */
-export function drawWhy({ truth, is_weak: isWeak }, reasons, asked, seen) {
+export function drawWhy(hit, reasons, asked, seen) {
   const rows = byName(reasons).map(({ name, shownBy }) =>
     h("li", {}, h("span", { class: name ? "reason" : "reason hint" }, name || WORDLESS), thumbnails(shownBy)),
   );
-  const words = isWeak ? `Weak match: ${percent(truth)}.` : `Match: ${percent(truth)}.`;
+  const words = `${MATCHES[hit.strength]}: ${percent(hit.truth)}.`;
   return h(
     "section",
     { class: "why" },
-    h("h3", {}, "Why this photo"),
-    h("p", { class: "hint" }, rows.length ? `${words} It shares this with your query (examples on the right):` : words),
+    h("h3", {}, t("Why this photo")),
+    h("p", { class: "hint" }, words, rows.length > 0 && ` ${t("It shares this with your query (examples on the right):")}`),
     rows.length > 0 && h("ul", { class: "reasons" }, rows),
     asked.length > 0 && h("ul", { class: "reasons" }, asked.map((word) => drawWord(word, seen))),
   );
 }
 
-/** How surely the image shows a word of the query. */
+/** The truth of a word of the query in the image. */
 function drawWord(word, seen) {
   const found = seen.find((other) => other.word === word);
   return h(
     "li",
     {},
     h("span", { class: "reason" }, word),
-    h("span", { class: "hint" }, found ? `${percent(found.truth)} sure` : "not detected"),
+    h("span", { class: "hint" }, found ? t("{percent} sure", { percent: percent(found.truth) }) : t("not detected")),
   );
 }
 
-/** What each word of the reasons is shown by, in their order; what has no word comes last. */
+/** The features behind each word of the reasons, in order; features without a word come last. */
 function byName(reasons) {
   const named = new Map();
   for (const { name, shown_by: shownBy } of reasons) {
@@ -51,7 +53,7 @@ function byName(reasons) {
   return [...all.filter(({ name }) => name), ...all.filter(({ name }) => !name)];
 }
 
-/** The features behind it and those that the image has most of, by number. */
+/** The contributing features and the strongest features of the image, by number. */
 export function drawFeatures(reasons, features) {
   const row = (feature, length, value, shownBy) =>
     h(
@@ -60,7 +62,7 @@ export function drawFeatures(reasons, features) {
       h(
         "a",
         { href: addressOf({ view: "feature", feature, image: "" }) },
-        h("span", { class: "number" }, `Feature ${feature}`),
+        h("span", { class: "number" }, t("Feature {n}", { n: feature })),
         bar(length),
         h("span", { class: "value" }, value),
         thumbnails(shownBy),
@@ -68,17 +70,16 @@ export function drawFeatures(reasons, features) {
     );
   const list = (words, rows) => rows.length > 0 && [h("p", { class: "hint" }, words), h("ul", { class: "features" }, rows)];
   return h(
-    "details",
+    "div",
     {},
-    h("summary", {}, "Features"),
     list(
-      "These contributed most to the match:",
+      t("These features contributed most to the match:"),
       reasons.map((reason) =>
         row(reason.feature, reason.contribution / reasons[0].contribution, "", reason.shown_by),
       ),
     ),
     list(
-      "Strongest features, compared with the gallery:",
+      t("Strongest features, compared with the gallery:"),
       features.map(({ feature, degree, shown_by: shownBy }) => row(feature, degree, decimal(degree, 2), shownBy)),
     ),
   );
