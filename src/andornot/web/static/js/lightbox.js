@@ -25,6 +25,8 @@ const SWIPE = 50;
 const newest = newestOnly();
 /** Whether the photo was opened from this page, so that going back closes it. */
 let wasOpenedHere = false;
+/** Whether "Advanced" is unfolded: it stays so from photo to photo, and when the facts are drawn again. */
+let isAdvancedOpen = false;
 
 /** Opens and closes the lightbox according to the address. */
 export function startLightbox() {
@@ -96,6 +98,7 @@ async function show() {
     const last = dialog.image;
     dialog.close();
     dialog.image = null;
+    byId("lightbox-facts").replaceChildren();
     if (last) focusOn(last.id);
     return;
   }
@@ -258,7 +261,7 @@ function drawAdvanced(image, reasons, features) {
     compared && addressOf({ view: "compare", a: nameOf(compared), b: String(image.id), image: "" });
   return h(
     "details",
-    {},
+    { open: isAdvancedOpen, ontoggle: ({ target }) => (isAdvancedOpen = target.open) },
     h("summary", {}, t("Advanced")),
     comparison && h("p", {}, h("a", { href: comparison }, t("Compare with {name}", { name: compared.file }))),
     drawFeatures(reasons, features),
