@@ -46,6 +46,7 @@ __all__ = [
     "describe_images",
     "find_box",
     "find_name",
+    "find_vocabulary",
     "half_point",
     "heads_for",
     "load_heads",
@@ -61,3 +62,11 @@ def vocabulary_for(backbone: Backbone) -> ImageNetVocabulary | PhraseVocabulary:
     if isinstance(backbone, JointBackbone):
         return PhraseVocabulary(backbone)
     return ImageNetVocabulary(backbone)
+
+
+def find_vocabulary(backbone: Backbone) -> ImageNetVocabulary | PhraseVocabulary | None:
+    """Return the vocabulary of a model's backbone, or None if it has none."""
+    try:
+        return vocabulary_for(backbone)
+    except WordError:
+        return None

@@ -25,8 +25,7 @@ from ..concepts import (
     Noun,
     PhraseVocabulary,
     QuantizedClasses,
-    WordError,
-    vocabulary_for,
+    find_vocabulary,
 )
 from ..concepts.heads import heads_for
 from ..concepts.imagenet import NOTHING, weights_of_bytes
@@ -67,10 +66,7 @@ class CodeProjector:
     @cached_property
     def words(self) -> ImageNetVocabulary | PhraseVocabulary | None:
         """The vocabulary of the model, or None."""
-        try:
-            return vocabulary_for(self.model.backbone)
-        except WordError:
-            return None
+        return find_vocabulary(self.model.backbone)
 
     @cached_property
     def components(self) -> Components:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..concepts import ImageNetVocabulary, QuantizedClasses, WordError, vocabulary_for
+from ..concepts import ImageNetVocabulary, QuantizedClasses, find_vocabulary
 from ..concepts.heads import BOXES_KEPT, WordBoxes
 from ..concepts.imagenet import CLASSES_KEPT
 from ..concepts.nouns import NUM_CLASSES
@@ -137,10 +137,7 @@ def feature_map_grid(model: Model) -> tuple[int, int]:
 
 def vocabulary_of(model: Model) -> ImageNetVocabulary | None:
     """Return the ImageNet vocabulary of a model, or None."""
-    try:
-        words = vocabulary_for(model.backbone)
-    except WordError:
-        return None
+    words = find_vocabulary(model.backbone)
     return words if isinstance(words, ImageNetVocabulary) else None
 
 

@@ -27,7 +27,7 @@ from .names import Binding, BoundFormula, Names
 from .near_duplicates import DuplicateImage
 from .options import SearchOptions
 from .planner import Planner
-from .queries import Asking, as_query, several_queries
+from .queries import QueryLike, as_query, several_queries
 from .records import State, StrPath, absolute
 from .repairing import Repaired, repair
 from .shard import Shard
@@ -357,12 +357,12 @@ class Gallery:
     # --- searching --------------------------------------------------------------------------------------------------
 
     @overload
-    def search(self, formula: Asking, *how: Any, **more: Any) -> Hits: ...
+    def search(self, formula: QueryLike, *how: Any, **more: Any) -> Hits: ...
     @overload
-    def search(self, formula: Iterable[Asking], *how: Any, **more: Any) -> list[Hits]: ...
+    def search(self, formula: Iterable[QueryLike], *how: Any, **more: Any) -> list[Hits]: ...
     def search(
         self,
-        formula: Asking | Iterable[Asking],
+        formula: QueryLike | Iterable[QueryLike],
         top: int = SearchOptions.top,
         score: str | Score | Distance = SearchOptions.score,
         *,

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ..concepts import Meaning, ShownNoun, describe_images
+from ..concepts import Meaning, ShownNoun, describe_images, heads_for
 from ..concepts.imagenet import noun_vocabulary
 from ..concepts.vocabulary import shortened
 from ..data import BrokenImageError, decode
@@ -47,10 +47,10 @@ Values = Mapping[Binding, Representation]
 
 Query = BoundFormula | Representation
 # A query: a formula, the path or id of an image, or a representation.
-Asking = StrPath | Formula | BoundFormula | int | np.integer[Any] | Representation
+QueryLike = StrPath | Formula | BoundFormula | int | np.integer[Any] | Representation
 
 
-def several_queries(asking: Asking | Iterable[Asking]) -> Iterable[Asking] | None:
+def several_queries(asking: QueryLike | Iterable[QueryLike]) -> Iterable[QueryLike] | None:
     """Return the queries of a list or a batch of representations; None for a single query."""
     if isinstance(asking, Representation):
         return asking if asking.batch_shape else None
@@ -79,6 +79,17 @@ class QueryInputs(NamedTuple):
     named: dict[Binding, Tensor]
 
 
+class BackboneOutput(NamedTuple):
+    """What the backbone gives for images: activations, and probabilities of named features if they are stored."""
+
+    activations: Tensor
+    named: Tensor | None
+
+    def row(self, place: int) -> "BackboneOutput":
+        """Return the output for one of several images."""
+        return BackboneOutput(self.activations[place], None if self.named is None else self.named[place])
+
+
 class QueryEncoder:
     """Encodes the images and words of queries, in one version of a gallery."""
 
@@ -95,74 +106,71 @@ class QueryEncoder:
             for atom in term.atoms
         )
         known = {Binding(name, None): image for name, image in given.items()}
-        unknown = [thing for thing in things if thing not in known]
-        values, activations = self._encode(unknown)
-        named = {thing: self._named(thing) for thing in unknown} if NAMED in self._table.columns else {}
-        return QueryInputs({**known, **values}, activations, named)
+        inputs = self._encode([thing for thing in things if thing not in known])
+        return inputs._replace(values={**known, **inputs.values})
 
     def represent(self, things: Sequence[Binding]) -> Representation:
         """Return representations `(n, N, M)`. A copy of an image of the gallery gets the stored representation."""
-        values, _ = self._encode([*dict.fromkeys(things)])
+        values = self._encode([*dict.fromkeys(things)]).values
         return Representation.stack([values[thing] for thing in things])
 
-    def _encode(self, things: Sequence[Binding]) -> tuple[dict[Binding, Representation], dict[Binding, Tensor]]:
-        """Return the representations of things, and the activations of those that are images."""
+    def _encode(self, things: Sequence[Binding]) -> QueryInputs:
+        """Encode distinct images, crops and words."""
+        words = [thing for thing in things if thing.kind == "word"]
         images = [thing for thing in things if thing.kind != "word"]
-        values = {thing: self._represent_word(thing) for thing in things if thing.kind == "word"}
-        activations = dict(zip(images, self._activations(images), strict=True)) if images else {}
+        outputs = self._outputs_of_images(images)
+        activations = {image: outputs[image].activations for image in images}
+        values = {}
         if images:
-            values.update(
-                zip(images, self._model.encode_activations(torch.stack([*activations.values()])), strict=True)
-            )
-        return values, activations
+            stacked = torch.stack([*activations.values()])
+            values = dict(zip(images, self._model.encode_activations(stacked), strict=True))
+        for word in words:
+            # A word in a term is the mean of the images that support it best.
+            best = self._stored_outputs(self._ids_of_word(word))
+            represented = self._model.encode_activations(best.activations)
+            values[word] = Representation(represented.probs.mean(0), validate=False)
+            outputs[word] = BackboneOutput(best.activations.mean(0), None if best.named is None else best.named.mean(0))
+        named = {thing: its.named for thing, its in outputs.items() if its.named is not None}
+        return QueryInputs(values, activations, named)
 
-    def _named(self, thing: Binding) -> Tensor:
-        """Return the probabilities `(K,)` of the named features of an image; for a word, the mean over its images."""
-        if thing.kind == "word":
-            return torch.from_numpy(self._table.named(self._ids_of_word(thing))).mean(0)
-        record = self._record(thing) if thing.crop is None else None
-        if record is not None:
-            return torch.from_numpy(self._table.named(np.array([record.id])))[0]
-        image = thing.path if thing.crop is None else next(iter(cut_all(thing.path, [thing.crop])))
-        return torch.stack([*self._model.named_degrees([image], progress=False).values()])[:, 0]
-
-    def _activations(self, things: Sequence[Binding]) -> Tensor:
-        """Return the activations `(n, width)` of images and crops."""
-        records = [self._record(thing) if thing.crop is None else None for thing in things]
-        ids = np.array([record.id for record in records if record is not None], np.int64)
-        stored = iter(torch.from_numpy(self._table.activations(ids)).float() if len(ids) else ())
-        crops = self._activations_of_crops(things)
-        return torch.stack(
-            [
-                next(stored)
-                if record is not None
-                else self._activations_of(thing.path)
-                if thing.crop is None
-                else crops[thing.path, thing.crop]
-                for thing, record in zip(things, records, strict=True)
-            ]
-        )
-
-    def _activations_of_crops(self, things: Sequence[Binding]) -> dict[tuple[str, Crop], Tensor]:
-        """Return the activations of the crops among `things`; each file is decoded once."""
-        of_files: dict[str, dict[Crop, None]] = {}
-        for thing in things:
-            if thing.crop is not None:
-                of_files.setdefault(thing.path, {})[thing.crop] = None
-        return {
-            (path, crop): activations
-            for path, crops in of_files.items()
-            # `map` frees each crop before the next one is cut.
-            for crop, activations in zip(crops, map(self._activations_of, cut_all(path, [*crops])), strict=True)
+    def _outputs_of_images(self, images: Sequence[Binding]) -> dict[Binding, BackboneOutput]:
+        """Return the outputs for images and crops; those of images in the gallery are read, not computed."""
+        records = {
+            image: record for image in images if image.crop is None and (record := self._record(image)) is not None
         }
+        found: dict[Binding, BackboneOutput] = {}
+        if records:
+            stored = self._stored_outputs(np.array([record.id for record in records.values()], np.int64))
+            found = {image: stored.row(place) for place, image in enumerate(records)}
+        crops_of: dict[str, list[Binding]] = {}
+        for image in images:
+            if image.crop is not None:
+                crops_of.setdefault(image.path, []).append(image)
+            elif image not in records:
+                found[image] = self._compute_output(image.path)
+        for path, crops in crops_of.items():
+            cuts = cut_all(path, [image.crop for image in crops if image.crop is not None])
+            # `map` frees each crop before the next one is cut.
+            found.update(zip(crops, map(self._compute_output, cuts), strict=True))
+        return found
 
-    def _activations_of(self, image: str | Image.Image) -> Tensor:
-        """Return the activations `(width,)` of an image that is not in the gallery.
+    def _stored_outputs(self, ids: np.ndarray) -> BackboneOutput:
+        named = torch.from_numpy(self._table.named(ids)) if NAMED in self._table.columns else None
+        return BackboneOutput(torch.from_numpy(self._table.activations(ids)).float(), named)
 
-        They are rounded like stored ones, and computed one image at a time, because in a batch the last digits depend
-        on the other images.
+    def _compute_output(self, image: str | Image.Image) -> BackboneOutput:
+        """Return the output for an image that is not in the gallery, from one pass of the backbone.
+
+        Activations are rounded like stored ones, and computed one image at a time, because in a batch the last digits
+        depend on the other images.
         """
-        return torch.from_numpy(to_half(self._model.activations([image], progress=False))).float()[0]
+        maps = next(self._model.iter_feature_maps([image], progress=False))
+        activations = torch.from_numpy(to_half(self._model.backbone.pool(maps))).float()[0]
+        if NAMED not in self._table.columns:
+            return BackboneOutput(activations, None)
+        heads = heads_for(self._model.backbone.name)
+        assert heads is not None, "a gallery with named degrees has a model with named features"
+        return BackboneOutput(activations, torch.from_numpy(heads.probabilities(maps.float().cpu().numpy()))[0])
 
     def describe(self, thing: Binding) -> list[ShownNoun]:
         """Return the words of an image."""
@@ -189,12 +197,6 @@ class QueryEncoder:
                 f'no image of the gallery shows "{shortened(word.meaning.word)}" well enough to take it for an image'
             )
         return ids
-
-    def _represent_word(self, word: Binding) -> Representation:
-        """Return the representation of a word in a term: the mean of the images that support it best."""
-        activations = torch.from_numpy(self._table.activations(self._ids_of_word(word))).float()
-        represented = self._model.encode_activations(activations)
-        return Representation(represented.probs.mean(0), validate=False)
 
 
 def cut_all(path: str, crops: Sequence[Crop]) -> Iterator[Image.Image]:

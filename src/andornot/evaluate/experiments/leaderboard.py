@@ -21,8 +21,8 @@ from ...concepts import (
     ModelVocabulary,
     Phrase,
     WordError,
+    find_vocabulary,
     truth_of,
-    vocabulary_for,
 )
 from ...data import ImageSet
 from ...errors import AndornotError, EvaluationError
@@ -140,10 +140,7 @@ def read_captions(path: str | Path) -> dict[str, list[str]]:
 def _encode(model: Model, images: ImageSet) -> _Encodings:
     resized = images.resized(model.size, model.fit)
     assert resized.labels is not None, "checked by the caller"
-    try:
-        words: ModelVocabulary | None = vocabulary_for(model.backbone)
-    except WordError:
-        words = None
+    words: ModelVocabulary | None = find_vocabulary(model.backbone)
     evidence, activations = [], []
     for maps in model.iter_feature_maps(resized):
         activations.append(model.backbone.pool(maps).cpu())
