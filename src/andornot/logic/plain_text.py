@@ -54,7 +54,7 @@ _OPERATORS: Final[dict[Role, str]] = {
         please; either; both; is; are; was; were; be; am; there; what; about; can; could; would; do; does; one of;
         any of; all of; each; all; every; only; just""",
 }
-# The same, unless the word is a known name, such as *flying*.
+# The same, unless the word is a known name, such as *flying*; German words as well, as *die* is a noun in English.
 _SOFT: Final[dict[Role, str]] = {
     "with": """inside; outside; containing; showing; featuring; including; contains; shows; shown; features; riding;
         holding; playing; sitting; standing; lying; wearing; eating; walking; running; jumping; sleeping; catching;
@@ -66,6 +66,18 @@ _SOFT: Final[dict[Role, str]] = {
         bunch of; group of; kind of; more; two; three; four; five; six; seven; eight; nine; ten; one; big; small;
         little; large; tiny; huge; nice; beautiful; cute; lovely; good; great; best; pretty; cool; funny; amazing;
         awesome; very; really""",
+}
+# The same in German, the first other language of the page.
+_GERMAN: Final[dict[Role, str]] = {
+    "and": "und; sowie; aber; und auch",
+    "or": "oder",
+    "without": """ohne; außer; weder; noch; und ohne; aber ohne; anstatt; statt; aber nicht; aber kein; aber keine;
+        aber keinen""",
+    "not": """nicht; kein; keine; keinen; keinem; keiner; und nicht; und kein; und keine; und keinen""",
+    "with": """mit; auf; im; bei; neben; unter; über; vor; hinter; zwischen; aus; von; vom; beim; zum; zur; ins;
+        aufs""",
+    "": """ein; eine; einen; einem; einer; eines; der; die; das; den; dem; des; mein; meine; meinen; meinem; meiner;
+        foto; fotos; bild; bilder; zeig; zeige; mir; suche; bitte; alle; viele; zwei; drei""",
 }
 
 
@@ -182,7 +194,7 @@ def _lengths(words: Sequence[_Word], least: int) -> Iterator[int]:
 
 @cache
 def _roles(*tables: int) -> dict[str, Role]:
-    chosen = [(_OPERATORS, _SOFT)[number] for number in tables]
+    chosen = [(_OPERATORS, _SOFT, _GERMAN)[number] for number in tables]
     return {words.strip(): role for table in chosen for role, text in table.items() for words in text.split(";")}
 
 
@@ -249,7 +261,7 @@ def _next(words: list[_Word], kind_of: Callable[[str], NameKind]) -> tuple[int, 
 
 def _role(words: Sequence[_Word], *, soft: bool = True) -> tuple[int, Role] | None:
     """Return the length in words of the longest matching entry of the tables, and its role."""
-    roles = _roles(0, 1) if soft else _roles(0)
+    roles = _roles(0, 1, 2) if soft else _roles(0)
     for length in range(min(3, len(words)), 0, -1):
         entry = " ".join(map(_plain, words[:length]))
         if entry in roles:
